@@ -3,15 +3,23 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/cabine-pix/cabine/libs/clock"
 )
+
+// MaxSlots is the most requests BACEN accepts at once per channel and ISPB (ICOM manual 2.2.2.10).
+const MaxSlots = 6
 
 // Class is a kind of work that competes for the slots of a set.
 type Class string
 
-// The classes of a connection semaphore. A set of one (a leader) has only Lead.
+// The classes of a connection semaphore are Poll and Send. A set of one that elects a leader has only Lead.
 const (
 	Poll Class = "poll"
 	Send Class = "send"
@@ -20,20 +28,85 @@ const (
 
 // SetConfig describes one set of numbered slots.
 type SetConfig struct {
-	// Name is the prefix of the set's keys and holds exactly one hash tag:
+	// Name is the prefix of the set's keys and holds exactly one hash tag, as
 	// "sem:icom:{cpm:12345678}". Slot n is the key Name:n.
 	Name string
-	// Slots is N, 1 to 6.
+	// Slots is N, 1 to MaxSlots.
 	Slots int
 	// Floors gives each class that exists its own slots, which no other class may
-	// take; what remains is shared. A class absent from the map does not exist. The
-	// lowest numbers belong to the class that sorts first by name.
+	// take; what remains is shared by all. The lowest numbers belong to the class
+	// whose name sorts first, the shared slots come last. Their sum is at most N,
+	// and a class without a floor needs a shared slot.
 	Floors map[Class]int
 }
 
-// Errors that Acquire and TryAcquire return, besides those of the context.
+// Validate names the numbers of every rule that does not hold.
+func (c SetConfig) Validate() error {
+	var errs []error
+	if !setName.MatchString(c.Name) {
+		errs = append(errs, fmt.Errorf("set name %q: want words and exactly one {hash tag}", c.Name))
+	}
+	if c.Slots < 1 || c.Slots > MaxSlots {
+		errs = append(errs, fmt.Errorf("%s: N is %d, want 1 to %d", c.Name, c.Slots, MaxSlots))
+	}
+	if len(c.Floors) == 0 {
+		errs = append(errs, fmt.Errorf("%s: no class exists", c.Name))
+	}
+	sum, terms := 0, make([]string, 0, len(c.Floors))
+	for _, class := range slices.Sorted(maps.Keys(c.Floors)) {
+		if !word.MatchString(string(class)) {
+			errs = append(errs, fmt.Errorf("%s: class %q: want one word", c.Name, class))
+		}
+		if c.Floors[class] < 0 {
+			errs = append(errs, fmt.Errorf("%s: %s_floor is %d, want 0 or more", c.Name, class, c.Floors[class]))
+		}
+		sum += c.Floors[class]
+		terms = append(terms, fmt.Sprintf("%s_floor %d", class, c.Floors[class]))
+	}
+	if sum > c.Slots {
+		errs = append(errs, fmt.Errorf("%s: %s = %d, want at most N = %d", c.Name, strings.Join(terms, " + "), sum, c.Slots))
+	}
+	for class, floor := range c.Floors {
+		if floor == 0 && sum >= c.Slots {
+			errs = append(errs, fmt.Errorf("%s: class %s has %s_floor 0 and no slot is shared: it would starve", c.Name, class, class))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 var (
-	// ErrNoSlot: every slot that the class may take is taken.
+	setName = regexp.MustCompile(`^[A-Za-z0-9:._-]*\{[A-Za-z0-9:._-]+\}[A-Za-z0-9:._-]*$`)
+	word    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+)
+
+// slotRange is a run of slot numbers, empty when last < first.
+type slotRange struct{ first, last int }
+
+func (r slotRange) has(slot int) bool { return slot >= r.first && slot <= r.last }
+
+// own returns the slots that only class may take; shared those that every class may.
+func (c SetConfig) own(class Class) slotRange {
+	first := 1
+	for _, k := range slices.Sorted(maps.Keys(c.Floors)) {
+		if k == class {
+			return slotRange{first, first + c.Floors[k] - 1}
+		}
+		first += c.Floors[k]
+	}
+	return slotRange{1, 0}
+}
+
+func (c SetConfig) shared() slotRange {
+	sum := 0
+	for _, f := range c.Floors {
+		sum += f
+	}
+	return slotRange{sum + 1, c.Slots}
+}
+
+// Errors of Acquire and TryAcquire, besides those of the context.
+var (
+	// ErrNoSlot: every slot that the class may take is taken, or this replica has its share.
 	ErrNoSlot = errors.New("lease: no free slot")
 	// ErrStoreUnavailable wraps whatever kept Redis from deciding. No decision, no permit.
 	ErrStoreUnavailable = errors.New("lease: redis cannot decide")
@@ -41,34 +114,254 @@ var (
 	ErrClosed = errors.New("lease: keeper stopped")
 )
 
-// QuarantineError: Redis lost state; nobody but the holders gets a slot for Remaining.
+// QuarantineError says that Redis lost state: only holders keep their slots until Remaining is over.
 type QuarantineError struct{ Remaining time.Duration }
 
-// ConflictError: another version of this service with other numbers holds the set.
-type ConflictError struct{ Theirs, Ours string }
-
-// LostError is the cause of a lost lease.
-type LostError struct {
-	// Cause: "expired" (no renewal confirmed in time), "taken" (Redis does not know the token), "closed".
-	Cause string
+// Error implements error.
+func (e *QuarantineError) Error() string {
+	return fmt.Sprintf("lease: redis lost state, no grants for %v", e.Remaining)
 }
 
-var _ = func() {
-	type api interface {
-		// Acquire waits for a slot that class may take.
-		Acquire(ctx context.Context, class Class) (*Lease, error)
-		// TryAcquire asks once.
-		TryAcquire(ctx context.Context, class Class) (*Lease, error)
+// ConflictError says that another version with other numbers holds the set.
+type ConflictError struct{ Theirs, Ours string }
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("lease: others run with %q, this replica with %q; it waits until they are gone", e.Theirs, e.Ours)
+}
+
+// Set is one set of slots as this replica sees it.
+type Set struct {
+	k     *Keeper
+	cfg   SetConfig
+	keys  []string // state, waiting, slot 1..N
+	cfgID string   // what the config record must say
+	turn  map[Class]chan struct{}
+	hint  map[Class]chan struct{}
+}
+
+const (
+	markFor   = 2 * time.Second       // a waiting mark lives this long
+	waitFirst = 50 * time.Millisecond // first pause between two tries
+	waitMost  = time.Second           // longest pause between two tries
+)
+
+func newSet(k *Keeper, cfg SetConfig) *Set {
+	s := &Set{
+		k:    k,
+		cfg:  cfg,
+		keys: []string{cfg.Name + ":state", cfg.Name + ":waiting"},
+		cfgID: fmt.Sprintf("schema=1 N=%d T=%v B=%v longest=%v",
+			cfg.Slots, k.cfg.Timing.TTL, k.cfg.Timing.BankHold, k.cfg.Timing.LongestTTL),
+		turn: make(map[Class]chan struct{}),
+		hint: make(map[Class]chan struct{}),
 	}
-	type leaseAPI interface {
-		Slot() int                     // number, from 1
-		Class() Class                  // class it was granted to
-		Grant() string                 // opaque name of the grant, no secret, for logs and transport.Permit.Grant
-		StartDeadline() clock.Deadline // D; moves forward with each confirmed renewal, zero once lost or given back
-		Lost() <-chan struct{}         // closed when the lease is lost
-		Err() error                    // nil while held; *LostError after
-		Yield() <-chan struct{}        // closed when somebody else should have the slot: finish the current request, then give back
-		Release(ctx context.Context) error                        // the bank has nothing in progress: free at once. Idempotent
-		CoolDown(ctx context.Context, last clock.Instant) error // something may be in progress since last (s+)
+	for n := 1; n <= cfg.Slots; n++ {
+		s.keys = append(s.keys, cfg.Name+":"+strconv.Itoa(n))
+	}
+	for class := range cfg.Floors {
+		s.turn[class] = make(chan struct{}, 1)
+		s.hint[class] = make(chan struct{}, 1)
+	}
+	return s
+}
+
+// Name returns the set's name.
+func (s *Set) Name() string { return s.cfg.Name }
+
+// Slots returns N.
+func (s *Set) Slots() int { return s.cfg.Slots }
+
+// Acquire waits until class gets a slot or ctx ends. Of the waiters of one class in
+// this process only the first asks Redis: when a hint says that a slot was freed,
+// and otherwise with growing, jittered pauses of 50 ms to 1 s. While it waits, a
+// mark in Redis tells holders that somebody does.
+func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
+	turn, ok := s.turn[class]
+	if !ok {
+		return nil, fmt.Errorf("lease: %s has no class %q", s.cfg.Name, class)
+	}
+	since := s.k.clk.Now()
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	pause, reported := waitFirst, ""
+	for {
+		l, err := s.try(ctx, class, markFor)
+		if err == nil {
+			s.k.met.wait(s, class, s.k.clk.Now().Elapsed(since))
+			return l, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if errors.Is(err, ErrClosed) {
+			return nil, err
+		}
+		// Said once per reason, not once per try.
+		if r := resultOf(err); r != reported && r != "taken" {
+			s.k.log.WarnContext(ctx, "no permit", "set", s.cfg.Name, "class", string(class), "reason", r, "err", err)
+			reported = r
+		}
+		jittered := pause/2 + rand.N(pause) //nolint:gosec // spreads load, protects nothing
+		t := s.k.clk.NewTimer(jittered)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil, ctx.Err()
+		case <-s.hint[class]:
+			t.Stop()
+			pause = waitFirst
+		case <-t.C():
+			pause = min(2*pause, waitMost)
+		}
+	}
+}
+
+// TryAcquire asks Redis once, without a waiting mark.
+func (s *Set) TryAcquire(ctx context.Context, class Class) (*Lease, error) {
+	if _, ok := s.turn[class]; !ok {
+		return nil, fmt.Errorf("lease: %s has no class %q", s.cfg.Name, class)
+	}
+	return s.try(ctx, class, 0)
+}
+
+func (s *Set) try(ctx context.Context, class Class, mark time.Duration) (*Lease, error) {
+	if s.k.closed() {
+		return nil, ErrClosed
+	}
+	l, err := s.ask(ctx, class, mark)
+	s.k.met.acquire(s, class, resultOf(err))
+	return l, err
+}
+
+// ask sends one acquire with a token of its own. Whatever ends it without a grant that
+// arrived in time is followed by an undo, after which the token is never used again:
+// an acquire that Redis executed but did not answer must not hold a slot for long,
+// and one that arrives late must not find its token alive (F12).
+func (s *Set) ask(ctx context.Context, class Class, mark time.Duration) (*Lease, error) {
+	t := s.k.cfg.Timing
+	l := newLease(s, class)
+	own, shared := s.cfg.own(class), s.cfg.shared()
+	l.sentAt = s.k.clk.Now()
+	callCtx, cancel := context.WithTimeout(ctx, t.RenewTimeout)
+	defer cancel()
+	v, err := s.k.redis.run(callCtx, s.k.scripts.acquire, s.keys,
+		l.value, string(class), s.k.cfg.Replica, s.cfgID, ms(t.TTL), ms(t.LongestTTL), ms(t.Quarantine()),
+		own.first, own.last, shared.first, shared.last, rand.IntN(s.cfg.Slots), ms(mark)) //nolint:gosec // order only
+	if err != nil {
+		s.k.undo(l)
+		return nil, err
+	}
+	slot, err := s.verdict(v)
+	if err != nil {
+		if errors.Is(err, ErrStoreUnavailable) {
+			s.k.undo(l)
+		}
+		return nil, err
+	}
+	l.slot = slot
+	if !s.k.adopt(l) {
+		s.k.undo(l)
+		return nil, fmt.Errorf("%w: the grant took longer than the lease is trusted", ErrStoreUnavailable)
+	}
+	return l, nil
+}
+
+// verdict reads the acquire script's answer, which is not trusted to be well formed.
+func (s *Set) verdict(v any) (slot int, err error) {
+	a, _ := v.([]any)
+	if len(a) == 0 {
+		return 0, fmt.Errorf("%w: unexpected answer %T", ErrStoreUnavailable, v)
+	}
+	word, _ := a[0].(string)
+	var n int64
+	var text string
+	if len(a) > 1 {
+		n, _ = a[1].(int64)
+		text, _ = a[1].(string)
+	}
+	switch word {
+	case "granted":
+		if n < 1 || n > int64(s.cfg.Slots) {
+			return 0, fmt.Errorf("%w: granted slot %d of %d", ErrStoreUnavailable, n, s.cfg.Slots)
+		}
+		return int(n), nil
+	case "taken", "share":
+		return 0, ErrNoSlot
+	case "quarantined":
+		return 0, &QuarantineError{Remaining: time.Duration(n) * time.Millisecond}
+	case "conflict":
+		return 0, &ConflictError{Theirs: text, Ours: s.cfgID}
+	default:
+		return 0, fmt.Errorf("%w: unexpected verdict", ErrStoreUnavailable)
+	}
+}
+
+// Holder is who has a slot.
+type Holder struct {
+	// Slot counts from 1.
+	Slot int
+	// Class and Replica of the holder; empty when the slot is free.
+	Class   Class
+	Replica string
+	// Cooling: nobody's, until the bank is certainly done with a request.
+	Cooling bool
+}
+
+// Held reports whether a replica holds the slot.
+func (h Holder) Held() bool { return h.Replica != "" && !h.Cooling }
+
+// Snapshot reads who has each slot now, in the order of the slots. It is what Redis says,
+// for gauges and alarms; permits are decided by Acquire alone.
+func (s *Set) Snapshot(ctx context.Context) ([]Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.k.cfg.Timing.RenewTimeout)
+	defer cancel()
+	values, err := s.k.redis.rdb.MGet(ctx, s.keys[2:]...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStoreUnavailable, err)
+	}
+	holders := make([]Holder, len(values))
+	for i, v := range values {
+		holders[i].Slot = i + 1
+		if text, ok := v.(string); ok {
+			token, class, replica := splitValue(text)
+			holders[i].Class, holders[i].Replica, holders[i].Cooling = class, replica, token == cooling
+		}
+	}
+	return holders, nil
+}
+
+// nudge wakes the waiters that ask Redis, one per class.
+func (s *Set) nudge() {
+	for _, c := range s.hint {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func ms(d time.Duration) int64 { return d.Milliseconds() }
+
+func resultOf(err error) string {
+	var q *QuarantineError
+	var c *ConflictError
+	switch {
+	case err == nil:
+		return "granted"
+	case errors.Is(err, ErrNoSlot):
+		return "taken"
+	case errors.As(err, &q):
+		return "quarantined"
+	case errors.As(err, &c):
+		return "conflict"
+	case errors.Is(err, ErrClosed):
+		return "closed"
+	default:
+		return "unavailable"
 	}
 }

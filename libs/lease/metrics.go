@@ -1,0 +1,81 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the permit's own figures. Labels: set (bounded by channels and ISPBs), class, result.
+type metrics struct {
+	acquires    *prometheus.CounterVec
+	waits       *prometheus.HistogramVec
+	renewals    *prometheus.HistogramVec
+	losses      *prometheus.CounterVec
+	cooldowns   *prometheus.CounterVec
+	undos       *prometheus.CounterVec
+	holding     *prometheus.GaugeVec
+	quarantined *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cabine_lease_" + name, Help: help}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cabine_lease_" + name, Help: help}, labels)
+	}
+	m := &metrics{
+		acquires: counter("acquires_total", "Answers to requests for a slot.", "set", "class", "result"),
+		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "cabine_lease_wait_seconds", Help: "Time from asking for a slot to holding it.",
+			Buckets: []float64{.001, .01, .1, .5, 1, 5, 10, 30, 60, 300},
+		}, []string{"set", "class"}),
+		renewals: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "cabine_lease_renewal_seconds", Help: "Round trip of one batched renewal.",
+			Buckets: []float64{.0005, .001, .005, .01, .05, .1, .5, 1},
+		}, []string{"result"}),
+		losses:      counter("lost_total", "Leases lost, by cause.", "set", "cause"),
+		cooldowns:   counter("cooldowns_total", "Slots given to nobody until the bank was done.", "set"),
+		undos:       counter("undos_total", "Acquires taken back because their outcome was not known.", "set"),
+		holding:     gauge("held", "Slots this replica holds.", "set", "class"),
+		quarantined: gauge("quarantine_seconds", "Time left until new grants, as last seen by a renewal.", "set"),
+	}
+	for _, c := range []prometheus.Collector{
+		m.acquires, m.waits, m.renewals, m.losses, m.cooldowns, m.undos, m.holding, m.quarantined,
+	} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("lease: metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) acquire(s *Set, c Class, result string) {
+	m.acquires.WithLabelValues(s.cfg.Name, string(c), result).Inc()
+}
+
+func (m *metrics) wait(s *Set, c Class, d time.Duration) {
+	m.waits.WithLabelValues(s.cfg.Name, string(c)).Observe(d.Seconds())
+}
+
+func (m *metrics) renewed(d time.Duration, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	m.renewals.WithLabelValues(result).Observe(d.Seconds())
+}
+
+func (m *metrics) lost(s *Set, c Cause) { m.losses.WithLabelValues(s.cfg.Name, string(c)).Inc() }
+func (m *metrics) cooldown(s *Set)      { m.cooldowns.WithLabelValues(s.cfg.Name).Inc() }
+func (m *metrics) undo(s *Set)          { m.undos.WithLabelValues(s.cfg.Name).Inc() }
+
+func (m *metrics) held(s *Set, c Class, d float64) {
+	m.holding.WithLabelValues(s.cfg.Name, string(c)).Add(d)
+}
+
+func (m *metrics) quarantine(s *Set, d time.Duration) {
+	m.quarantined.WithLabelValues(s.cfg.Name).Set(d.Seconds())
+}

@@ -1,0 +1,129 @@
+#!lua
+-- Grants one slot of a set, or says why not. All time is the server's.
+-- KEYS: state hash, waiting marks, slot 1 .. slot N
+-- ARGV: value, class, replica, config record, ttl, longest, quarantine,
+--       first own, last own, first shared, last shared, rotation, mark (0: do not wait)
+local state, waiting = KEYS[1], KEYS[2]
+local n = #KEYS - 2
+local value, class, replica, config = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local ttl, longest, quarantine = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local rotation, mark = tonumber(ARGV[12]), tonumber(ARGV[13])
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local info = redis.call('INFO', 'server', 'replication')
+local incarnation = string.match(info, 'run_id:(%x+)') .. ':' .. string.match(info, 'master_replid:(%x+)')
+
+local fields = {'incarnation', 'quarantine_until', 'config', 'config_until'}
+for s = 1, n do
+  fields[#fields + 1] = 'until:' .. s
+  fields[#fields + 1] = 'class:' .. s
+end
+local known = redis.call('HMGET', state, unpack(fields))
+
+-- Returns a stored time, cut to now + longest where the clock stepped back, so that
+-- nothing outlives the longest lease by the size of the step.
+local function cut(field, stored)
+  local at = tonumber(stored or 0)
+  if at > now + longest then
+    at = now + longest
+    redis.call('HSET', state, field, at)
+  end
+  return at
+end
+
+-- State was lost, or this is another server: nobody is granted anything for Q.
+if known[1] ~= incarnation then
+  redis.call('HSET', state, 'incarnation', incarnation, 'quarantine_until', now + quarantine)
+  return {'quarantined', quarantine}
+end
+local q = tonumber(known[2] or 0)
+if q > now + quarantine then -- the clock stepped back
+  q = now + quarantine
+  redis.call('HSET', state, 'quarantine_until', q)
+end
+if q > now then
+  return {'quarantined', q - now}
+end
+
+-- Another version with other numbers holds the set.
+local config_until = cut('config_until', known[4])
+if config_until > now and known[3] ~= config then
+  return {'conflict', known[3]}
+end
+
+-- Who holds and who waits, per class.
+local values = redis.call('MGET', unpack(KEYS, 3))
+local mine, replicas, seen = 0, 1, {[replica] = true}
+local function count(r)
+  if not seen[r] then
+    seen[r] = true
+    replicas = replicas + 1
+  end
+end
+for s = 1, n do
+  if values[s] then
+    local token, c, r = string.match(values[s], '^(%S+) (%S+) (%S+)')
+    if token ~= 'cooling' and c == class then
+      count(r)
+      if r == replica then mine = mine + 1 end
+    end
+  end
+end
+local marked, peer_waits, rival_waits = false, false, false
+for _, m in ipairs(redis.call('ZRANGEBYSCORE', waiting, '(' .. now, now + 5000)) do
+  local c, r = string.match(m, '^(%S+) (%S+)')
+  if c ~= class then
+    rival_waits = true
+  elseif r == replica then
+    marked = true
+  else
+    peer_waits = true
+    count(r)
+  end
+end
+local function free(s)
+  return not values[s] and cut('until:' .. s, known[3 + 2 * s]) <= now
+end
+
+local own_first, own_last = tonumber(ARGV[8]), tonumber(ARGV[9])
+local shared_first, shared_last = tonumber(ARGV[10]), tonumber(ARGV[11])
+local own, shared = own_last - own_first + 1, shared_last - shared_first + 1
+local share = math.ceil((own + shared) / replicas)
+if peer_waits and mine >= share then
+  return {'share'}
+end
+
+local slot
+for i = 0, own - 1 do
+  local s = own_first + (i + rotation) % own
+  if free(s) then slot = s break end
+end
+if not slot then
+  for i = 0, shared - 1 do
+    local s = shared_first + (i + rotation) % shared
+    -- While the other class waits, the class that had a shared slot last leaves it.
+    if free(s) and not (rival_waits and known[4 + 2 * s] == class) then slot = s break end
+  end
+end
+
+if slot then
+  redis.call('SET', KEYS[2 + slot], value, 'PX', ttl)
+  redis.call('HSET', state, 'until:' .. slot, now + ttl, 'class:' .. slot, class,
+    'config', config, 'config_until', now + longest)
+  if marked then redis.call('ZREM', waiting, class .. ' ' .. replica) end
+  return {'granted', slot, incarnation}
+end
+
+-- A key that would outlive the longest lease was left by a clock that stepped back.
+for s = 1, n do
+  if values[s] then
+    local left = redis.call('PTTL', KEYS[2 + s])
+    if left > longest or left == -1 then redis.call('PEXPIRE', KEYS[2 + s], longest) end
+  end
+end
+if mark > 0 and mine < share then
+  redis.call('ZADD', waiting, now + mark, class .. ' ' .. replica)
+  redis.call('PEXPIRE', waiting, 2 * mark)
+end
+return {'taken'}
