@@ -1,0 +1,12 @@
+package devstack_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/cabine-pix/cabine/libs/devstack/devtest"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(devtest.Main(m, devtest.WithPostgres(), devtest.WithRedis(), devtest.WithNATS()))
+}
