@@ -307,7 +307,8 @@ func (r *Redis) Snapshot(ctx context.Context) (Snapshot, error) {
 }
 
 // Do runs one command on a connection of its own and returns its answer: string, int64, nil, or []any of these. It is
-// for what a test does to the server (FLUSHALL, CONFIG SET), not for measuring.
+// for what a test does to the server (FLUSHALL, CONFIG SET), not for measuring. WAIT counts the writes of its own
+// connection, so it says nothing here: poll the replica.
 func (r *Redis) Do(ctx context.Context, args ...string) (any, error) {
 	return respDo(ctx, r.Addr(), r.options.Password, args...)
 }

@@ -127,7 +127,7 @@ func TestRedisFailsOverToItsReplica(t *testing.T) {
 	replica, err := master.AddReplica(t.Context())
 	require.NoError(t, err)
 	do(t, master, "SET", "k", "v")
-	require.Equal(t, int64(1), do(t, master, "WAIT", "1", "5000"))
+	require.Eventually(t, func() bool { return do(t, replica, "GET", "k") == "v" }, wait, tick, "replicated")
 	before := field(t, replica, "master_replid")
 
 	require.NoError(t, master.Kill())
