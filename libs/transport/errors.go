@@ -26,7 +26,8 @@ const (
 	Gone Kind = "gone"
 	// Unavailable: a complete 5xx answer. On a send the messages may or may not be stored.
 	Unavailable Kind = "unavailable"
-	// OutcomeUnknown: a first byte was written and no complete, understood answer came back.
+	// OutcomeUnknown: a first byte was written and no complete, understood answer came
+	// back. With a zero Exchange nobody knows when, and the start deadline is the bound.
 	OutcomeUnknown Kind = "outcome unknown"
 	// Malformed: the answer was read to its end but breaks the protocol or a limit
 	// (multipart without boundary, wrong charset, gzip bomb, no cursor).
@@ -97,6 +98,10 @@ func LastFirstByte(err error, notAfter clock.Deadline) (at clock.Instant, ok boo
 			return notAfter.Boot, true
 		}
 		return e.LastWrite, true
+	}
+	if e.Kind == OutcomeUnknown && e.Exchange.FirstByte.IsZero() && !e.Exchange.Complete {
+		// It contradicts itself: an unknown outcome without a first byte. Not knowing when is the cautious reading.
+		return notAfter.Boot, true
 	}
 	if e.Exchange.Settled() {
 		return 0, false

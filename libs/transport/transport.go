@@ -17,6 +17,10 @@ const (
 	MaxMessageBytes = 1 << 20
 	// MaxBodyBytes bounds one whole response body after decompression.
 	MaxBodyBytes = 12 << 20
+	// MaxCursorBytes bounds a cursor, which is a path or URL of the bank (PI-Pull-Next).
+	MaxCursorBytes = 2048
+	// MaxResourceIDBytes bounds one PI-ResourceId, whose known form has 32 characters.
+	MaxResourceIDBytes = 128
 )
 
 // SlotID names one of the numbered connections of a channel and ISPB.

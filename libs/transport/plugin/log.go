@@ -1,0 +1,124 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+	"strings"
+
+	hclog "github.com/hashicorp/go-hclog"
+)
+
+// Logger returns the logger that a plugin uses: its lines go to standard error in the
+// form that the host turns back into records of its own log. Make it before Serve,
+// which redirects standard error.
+func Logger(level slog.Leveler) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) > 0 {
+				return a
+			}
+			switch a.Key {
+			case slog.LevelKey:
+				return slog.String("@level", strings.ToLower(a.Value.String()))
+			case slog.MessageKey:
+				a.Key = "@message"
+			case slog.TimeKey:
+				return slog.String("@timestamp", a.Value.Time().Format(hclog.TimeFormat))
+			}
+			return a
+		},
+	}))
+}
+
+// bridge is a slog.Logger in hclog's clothes; hclog appears nowhere else.
+type bridge struct {
+	log  *slog.Logger
+	name string
+	args []any
+}
+
+func newBridge(log *slog.Logger) hclog.Logger { return &bridge{log: log} }
+
+func levelOf(l hclog.Level) slog.Level {
+	switch l {
+	case hclog.Trace:
+		return slog.LevelDebug - 4
+	case hclog.Debug:
+		return slog.LevelDebug
+	case hclog.Warn:
+		return slog.LevelWarn
+	case hclog.Error:
+		return slog.LevelError
+	default:
+		return slog.LevelInfo
+	}
+}
+
+func (b *bridge) Log(level hclog.Level, msg string, args ...any) {
+	l := levelOf(level)
+	if !b.log.Enabled(context.Background(), l) {
+		return
+	}
+	b.log.Log(context.Background(), l, "transport process", append([]any{"message", clean(msg)}, args...)...)
+}
+
+func (b *bridge) Trace(msg string, args ...any) { b.Log(hclog.Trace, msg, args...) }
+func (b *bridge) Debug(msg string, args ...any) { b.Log(hclog.Debug, msg, args...) }
+func (b *bridge) Info(msg string, args ...any)  { b.Log(hclog.Info, msg, args...) }
+func (b *bridge) Warn(msg string, args ...any)  { b.Log(hclog.Warn, msg, args...) }
+func (b *bridge) Error(msg string, args ...any) { b.Log(hclog.Error, msg, args...) }
+
+func (b *bridge) enabled(l hclog.Level) bool {
+	return b.log.Enabled(context.Background(), levelOf(l))
+}
+
+func (b *bridge) IsTrace() bool { return b.enabled(hclog.Trace) }
+func (b *bridge) IsDebug() bool { return b.enabled(hclog.Debug) }
+func (b *bridge) IsInfo() bool  { return b.enabled(hclog.Info) }
+func (b *bridge) IsWarn() bool  { return b.enabled(hclog.Warn) }
+func (b *bridge) IsError() bool { return b.enabled(hclog.Error) }
+
+func (b *bridge) ImpliedArgs() []any { return b.args }
+
+func (b *bridge) With(args ...any) hclog.Logger {
+	return &bridge{log: b.log.With(args...), name: b.name, args: append(append([]any{}, b.args...), args...)}
+}
+
+func (b *bridge) Name() string { return b.name }
+
+// Named keeps the name only for go-plugin, which asks for it: the host's logger says already whose line it is.
+func (b *bridge) Named(name string) hclog.Logger {
+	return &bridge{log: b.log, name: name, args: b.args}
+}
+
+func (b *bridge) ResetNamed(name string) hclog.Logger { return b.Named(name) }
+
+// SetLevel does nothing: the level is the slog handler's.
+func (b *bridge) SetLevel(hclog.Level) {}
+
+func (b *bridge) GetLevel() hclog.Level {
+	for _, l := range []hclog.Level{hclog.Trace, hclog.Debug, hclog.Info, hclog.Warn} {
+		if b.enabled(l) {
+			return l
+		}
+	}
+	return hclog.Error
+}
+
+func (b *bridge) StandardLogger(opts *hclog.StandardLoggerOptions) *log.Logger {
+	return log.New(b.StandardWriter(opts), "", 0)
+}
+
+func (b *bridge) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return lineWriter{b} }
+
+type lineWriter struct{ b *bridge }
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w.b.Info(string(bytes.TrimSpace(p)))
+	return len(p), nil
+}
