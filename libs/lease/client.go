@@ -120,7 +120,12 @@ func (c *Client) Check(ctx context.Context) (advice []string, err error) {
 }
 
 // script is one Lua script, sent by its hash and whole when the server does not know it.
-type script struct{ *redis.Script }
+type script struct {
+	*redis.Script
+	text string
+}
+
+func newScript(text string) script { return script{redis.NewScript(text), text} }
 
 // run executes s once. It is never repeated after it may have been executed.
 func (c *Client) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {

@@ -5,8 +5,6 @@ import (
 	"embed"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 //go:embed scripts/*.lua
@@ -21,7 +19,7 @@ func loadScripts() scripts {
 		if err != nil {
 			panic(err) // embedded at build time
 		}
-		return script{redis.NewScript(string(b))}
+		return newScript(string(b))
 	}
 	return scripts{load("acquire"), load("renew"), load("release"), load("cooldown")}
 }

@@ -141,9 +141,9 @@ type Set struct {
 }
 
 const (
-	markFor   = 2 * time.Second       // a waiting mark lives this long
-	waitFirst = 50 * time.Millisecond // first pause between two tries
-	waitMost  = time.Second           // longest pause between two tries
+	markFor   = 2 * time.Second        // a waiting mark lives this long
+	waitFirst = 50 * time.Millisecond  // first pause between two tries
+	waitMost  = 500 * time.Millisecond // longest pause between two tries
 )
 
 func newSet(k *Keeper, cfg SetConfig) *Set {
@@ -174,7 +174,7 @@ func (s *Set) Slots() int { return s.cfg.Slots }
 
 // Acquire waits until class gets a slot or ctx ends. Of the waiters of one class in
 // this process only the first asks Redis: when a hint says that a slot was freed,
-// and otherwise with growing, jittered pauses of 50 ms to 1 s. While it waits, a
+// and otherwise with growing, jittered pauses of 25 to 500 ms. While it waits, a
 // mark in Redis tells holders that somebody does.
 func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 	turn, ok := s.turn[class]
@@ -206,7 +206,7 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 			s.k.log.WarnContext(ctx, "no permit", "set", s.cfg.Name, "class", string(class), "reason", r, "err", err)
 			reported = r
 		}
-		jittered := pause/2 + rand.N(pause) //nolint:gosec // spreads load, protects nothing
+		jittered := pause/2 + rand.N(pause/2) //nolint:gosec // spreads load, protects nothing
 		t := s.k.clk.NewTimer(jittered)
 		select {
 		case <-ctx.Done():

@@ -61,8 +61,14 @@ func (t Timing) WithDefaults() Timing {
 // Eps is the slack for two clocks whose rates differ (1 % each) and for scheduling: 2 % of TTL and 50 ms.
 func (t Timing) Eps() time.Duration { return t.TTL/50 + 50*time.Millisecond }
 
-// LagBound is L_eff, how long after being cut off an old primary may still have accepted a write.
-func (t Timing) LagBound() time.Duration { return t.MaxLag + time.Second }
+// LagBound is L_eff, how long after being cut off an old primary may still have accepted
+// a write: replicas acknowledge each second. Zero where no replica can be promoted.
+func (t Timing) LagBound() time.Duration {
+	if t.NoReplicas {
+		return 0
+	}
+	return t.MaxLag + time.Second
+}
 
 // Quarantine is Q, how long nobody but the holders gets a slot after Redis lost state.
 func (t Timing) Quarantine() time.Duration { return t.LongestTTL + t.Eps() + t.LagBound() }
@@ -106,7 +112,7 @@ func (t Timing) Validate() error {
 	}
 	if need := t.LagBound() + t.Eps() + beats; t.TTL < need {
 		errs = append(errs, fmt.Errorf(
-			"TTL is %v, want at least MaxLag+1s %v + eps %v + 3 x Heartbeat %v + RenewTimeout %v = %v",
+			"TTL is %v, want at least L %v + eps %v + 3 x Heartbeat %v + RenewTimeout %v = %v",
 			t.TTL, t.LagBound(), t.Eps(), t.Heartbeat, t.RenewTimeout, need))
 	}
 	if t.TTL > t.LongestTTL {

@@ -1,0 +1,155 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cabine-pix/cabine/libs/devstack/devtest"
+)
+
+func TestFloorsAreTheirOwnersAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, devtest.Redis(t)).settled()
+	poller, _ := w.replica(SetConfig{Slots: 6, Floors: icom(6, 3, 1)})
+	sender, _ := w.replica(SetConfig{Slots: 6, Floors: icom(6, 3, 1)})
+	var slots []int
+	for range 5 {
+		l, err := poller.TryAcquire(t.Context(), Poll)
+		require.NoError(t, err)
+		slots = append(slots, l.Slot())
+	}
+	require.ElementsMatch(t, []int{1, 2, 3, 5, 6}, slots, "own first, then shared, never the senders' floor")
+	require.ElementsMatch(t, []int{1, 2, 3}, slots[:3])
+	_, err := poller.TryAcquire(t.Context(), Poll)
+	require.ErrorIs(t, err, ErrNoSlot)
+	l, err := sender.TryAcquire(t.Context(), Send)
+	require.NoError(t, err)
+	require.Equal(t, 4, l.Slot())
+	_, err = sender.TryAcquire(t.Context(), Send)
+	require.ErrorIs(t, err, ErrNoSlot)
+}
+
+// F10: on one shared slot two classes alternate; neither starves and neither gives back before it has served.
+func TestSharedSlotAlternates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, devtest.Redis(t)).settled()
+	cfg := SetConfig{Slots: 1, Floors: icom(1, 0, 0)}
+	var served [2]atomic.Int32
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i, class := range []Class{Poll, Send} {
+		s, _ := w.replica(cfg)
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				l, err := s.Acquire(ctx, class)
+				if err != nil {
+					return
+				}
+				select {
+				case <-l.Yield():
+					t.Error("asked to yield before it served")
+				default:
+				}
+				served[i].Add(1)
+				l.Served()
+				select {
+				case <-l.Yield():
+				case <-l.Lost():
+					t.Error(l.Err())
+				case <-ctx.Done():
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	eventually(t, func() bool { return served[0].Load() >= 3 && served[1].Load() >= 3 }, "both classes are served")
+	cancel()
+	wg.Wait()
+	require.InDelta(t, served[0].Load(), served[1].Load(), 1, "they alternate")
+}
+
+// The class that had a shared slot last leaves it to the class that waits, and takes it again when nobody does.
+func TestLastClassLeavesASharedSlot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, devtest.Redis(t)).settled()
+	s, _ := w.replica(SetConfig{Slots: 1, Floors: icom(1, 0, 0)})
+	l := w.acquire(s, Poll)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := s.Acquire(ctx, Send)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, l.Release(t.Context()))
+	_, err = s.TryAcquire(t.Context(), Poll)
+	require.ErrorIs(t, err, ErrNoSlot, "a sender's mark stands")
+	start := time.Now()
+	w.acquire(s, Poll)
+	require.Greater(t, time.Since(start), time.Second, "the mark has an end")
+}
+
+// F11: replicas of one class share its slots evenly, also those that start later, and each gets what is left when one goes.
+func TestReplicasSpread(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, devtest.Redis(t)).settled()
+	// A sender that waits all the time must not count among the pollers.
+	sender, _ := w.replica(SetConfig{Slots: 6, Floors: icom(6, 5, 1)})
+	w.acquire(sender, Send)
+	background, stopSender := context.WithCancel(t.Context())
+	defer stopSender()
+	go func() {
+		if _, err := sender.Acquire(background, Send); err == nil {
+			t.Error("the senders' floor is one slot")
+		}
+	}()
+
+	var held [3]atomic.Int32
+	start := func(i int) (stop func()) {
+		s, _ := w.replica(SetConfig{Slots: 6, Floors: icom(6, 5, 1)})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					l, err := s.Acquire(ctx, Poll)
+					if err != nil {
+						return
+					}
+					held[i].Add(1)
+					l.Served()
+					select {
+					case <-l.Yield():
+					case <-l.Lost():
+						t.Error(l.Err())
+					case <-ctx.Done():
+					}
+					held[i].Add(-1)
+					if err := l.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		return func() { cancel(); wg.Wait() }
+	}
+	counts := func() []int32 { return []int32{held[0].Load(), held[1].Load(), held[2].Load()} }
+	stop0 := start(0)
+	eventually(t, func() bool { return held[0].Load() == 5 }, "alone it has all")
+	stop1 := start(1)
+	eventually(t, func() bool { return held[1].Load() >= 2 && held[0].Load()+held[1].Load() == 5 }, "two share")
+	stop2 := start(2)
+	eventually(t, func() bool {
+		c := counts()
+		return c[0] >= 1 && c[1] >= 1 && c[2] >= 1 && c[0]+c[1]+c[2] == 5
+	}, "three share")
+	require.LessOrEqual(t, max(held[0].Load(), held[1].Load(), held[2].Load()), int32(2))
+	stop0()
+	stop1()
+	eventually(t, func() bool { return held[2].Load() == 5 }, "the last has all again")
+	stop2()
+}
