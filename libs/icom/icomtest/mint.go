@@ -199,19 +199,28 @@ func (t *template) merge() {
 	t.pieces = append(out, piece{text: text})
 }
 
-// make returns n messages for a participant, from the templates of the kinds in turn.
-func (m *mint) make(ispb pix.ISPB, n int, kinds []string) ([][]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	chosen := m.templates
-	if len(kinds) > 0 {
-		chosen = slices.DeleteFunc(slices.Clone(m.templates), func(t template) bool {
-			return !slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(t.name, k) })
-		})
+// choose returns the templates whose name starts with one of the kinds, all for no kinds.
+func (m *mint) choose(kinds []string) ([]template, error) {
+	if len(kinds) == 0 {
+		return m.templates, nil
 	}
+	chosen := slices.DeleteFunc(slices.Clone(m.templates), func(t template) bool {
+		return !slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(t.name, k) })
+	})
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("icomtest: no example of %v", kinds)
 	}
+	return chosen, nil
+}
+
+// make returns n messages for a participant, from the templates of the kinds in turn.
+func (m *mint) make(ispb pix.ISPB, n int, kinds []string) ([][]byte, error) {
+	chosen, err := m.choose(kinds)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	now := m.clock.Now().Wall.UTC()
 	out := make([][]byte, n)
 	for i := range out {

@@ -31,7 +31,9 @@ const (
 // Files are the PEM files of one client, for a process that reads its certificates from disk.
 type Files struct {
 	// CA is the authority's certificate, Cert and Key the client's own.
-	CA, Cert, Key string
+	CA   string `json:"ca"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
 }
 
 // PKI is a test authority with the bank's certificate. It is safe for concurrent use.
