@@ -20,7 +20,7 @@ type software struct {
 	server   string   // program whose --version is asked
 	programs []string // all must lie in one directory
 	atLeast  version
-	places   string   // glob of directories beside PATH
+	places   string   // glob of directories of the system beside PATH
 	packages []string // Debian packages that bring it
 	unpacked string   // glob of its directory below the directory that the packages are unpacked into
 }
@@ -35,7 +35,7 @@ func redisSoftware() software {
 func postgresSoftware() software {
 	return software{
 		name: "PostgreSQL", server: "postgres", programs: []string{"postgres", "initdb"}, atLeast: version{14, 0},
-		places: "/usr/lib/postgresql/*/bin", packages: []string{"postgresql"}, unpacked: "usr/lib/postgresql/*/bin",
+		places: "usr/lib/postgresql/*/bin", packages: []string{"postgresql"}, unpacked: "usr/lib/postgresql/*/bin",
 	}
 }
 
@@ -77,12 +77,13 @@ type finder struct {
 	progress io.Writer
 	base     string // for the lock
 	path     string // like $PATH
+	system   string // where Debian's directories begin: "/"
 	cache    string // for unpacked packages; "" when the user has no cache directory
 	root     bool
 }
 
 func newFinder(progress io.Writer, base string) finder {
-	f := finder{progress: progress, base: base, path: os.Getenv("PATH"), root: os.Geteuid() == 0}
+	f := finder{progress: progress, base: base, path: os.Getenv("PATH"), system: "/", root: os.Geteuid() == 0}
 	if dir, err := os.UserCacheDir(); err == nil {
 		f.cache = filepath.Join(dir, "cabine")
 	}
@@ -125,7 +126,7 @@ func (f finder) find(ctx context.Context, sw software) (programs, error) {
 	if err := install(ctx, sw); err != nil {
 		tried = append(tried, err.Error())
 	} else {
-		f.path += ":/usr/bin" // where packages put programs, should PATH lack it
+		f.path += string(filepath.ListSeparator) + filepath.Join(f.system, "usr/bin") // should PATH lack it
 		if found, tried = f.look(ctx, sw); found != nil {
 			return *found, nil
 		}
@@ -174,7 +175,7 @@ func (f finder) candidates(sw software) []programs {
 		}
 		add(dir, "")
 	}
-	for _, dir := range newestFirst(sw.places) {
+	for _, dir := range newestFirst(filepath.Join(f.system, sw.places)) {
 		add(dir, "")
 	}
 	if f.cache != "" {

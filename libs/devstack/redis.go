@@ -122,12 +122,10 @@ func (r *Redis) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Ito
 
 // PID is the process id of the running server, or of the last one.
 func (r *Redis) PID() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.proc == nil {
-		return 0
+	if proc := r.running(); proc != nil {
+		return proc.pid
 	}
-	return r.proc.pid
+	return 0
 }
 
 // Version is what the server calls itself, major and minor.
@@ -269,8 +267,21 @@ func (r *Redis) RestartFrom(ctx context.Context, old Snapshot) error {
 	if err != nil || !r.options.AppendOnly {
 		return err
 	}
-	_, err = r.Do(ctx, "CONFIG", "SET", "appendonly", "yes")
-	return err
+	if _, err = r.Do(ctx, "CONFIG", "SET", "appendonly", "yes"); err != nil {
+		return err
+	}
+	// While it writes its first append-only file, Redis refuses to end.
+	return r.running().await(ctx, "Redis on "+r.Addr()+" to write its append-only file", func() bool {
+		info, err := r.info(ctx)
+		return err == nil && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
+	})
+}
+
+// running is the process of the last start.
+func (r *Redis) running() *process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proc
 }
 
 func (r *Redis) restart(ctx context.Context, between func() (appendOnly bool, err error)) error {

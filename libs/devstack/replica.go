@@ -36,10 +36,7 @@ func (r *Redis) Promote(ctx context.Context) error {
 }
 
 func (r *Redis) awaitSync(ctx context.Context, master *Redis) error {
-	r.mu.Lock()
-	proc := r.proc
-	r.mu.Unlock()
-	return proc.await(ctx, fmt.Sprintf("replica %s to sync", r.Addr()), func() bool {
+	return r.running().await(ctx, fmt.Sprintf("replica %s to sync", r.Addr()), func() bool {
 		own, err := r.info(ctx)
 		if err != nil || own["master_link_status"] != "up" {
 			return false
