@@ -59,7 +59,7 @@ func TestUnpackWithoutRoot(t *testing.T) {
 		require.NoError(t, os.Symlink(found, filepath.Join(path, tool)))
 	}
 	binary := filepath.Join(scratch, "devstack.test") // go test keeps its own where only we can read
-	syscall.ForkLock.RLock() // a process forked while the file is open for writing would keep it from being run
+	syscall.ForkLock.RLock()                          // a process forked while the file is open for writing would keep it from being run
 	require.NoError(t, copyFile(os.Args[0], binary))
 	syscall.ForkLock.RUnlock()
 	require.NoError(t, os.Chmod(binary, 0o755)) //nolint:gosec // a program
