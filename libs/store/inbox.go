@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/store/db"
+)
+
+// MaxBatch is the most messages, poison included, that Receive takes at once: ten times
+// what one read of the ICOM brings.
+const MaxBatch = 100
+
+// Session is the right of one owner to move the cursor of one slot.
+type Session struct {
+	Channel pix.Channel
+	ISPB    pix.ISPB
+	// Slot counts from 1 to 6.
+	Slot int
+	// Term grows with every owner of the slot.
+	Term int64
+	// Cursor is where the stream goes on; empty opens a new one at the bank.
+	Cursor string
+}
+
+// Arrival is one message of a batch as it was on the wire.
+type Arrival struct {
+	// MessageID is the bank's identifier of the delivery; never empty.
+	MessageID string
+	// MsgType is e.g. "pacs.008", or "" when unknown.
+	MsgType string
+	Payload []byte
+}
+
+// Poison is a message of a batch that cannot be taken in, with the reason.
+type Poison struct {
+	// MessageID may be empty: that may be the very reason.
+	MessageID string
+	Payload   []byte
+	Reason    string
+}
+
+// Batch is what one read brought, and where the stream goes on after it.
+type Batch struct {
+	Session    Session
+	Arrivals   []Arrival
+	Poison     []Poison
+	NextCursor string
+}
+
+// Inbox is the aggregate of received messages and of the cursors that they came with.
+type Inbox struct {
+	db *DB
+	q  *db.Queries
+}
+
+// NewInbox returns the inbox in d.
+func NewInbox(d *DB) *Inbox { return &Inbox{db: d, q: db.New()} }
+
+// Source names where messages come from: "icom:<channel>:<ispb>".
+func Source(channel pix.Channel, ispb pix.ISPB) string {
+	return "icom:" + string(channel) + ":" + string(ispb)
+}
+
+func parseSource(s string) (pix.Channel, pix.ISPB, error) {
+	rest, icom := strings.CutPrefix(s, "icom:")
+	channel, ispb, ok := strings.Cut(rest, ":")
+	if !icom || !ok {
+		return "", "", fmt.Errorf("source %q: want icom:<channel>:<ispb>", s)
+	}
+	return pix.Channel(channel), pix.ISPB(ispb), nil
+}
+
+// OpenSession takes a slot over: every earlier session of it is stale from now on. The
+// session carries the cursor that the last owner saved, empty if it closed the stream.
+func (b *Inbox) OpenSession(ctx context.Context, channel pix.Channel, ispb pix.ISPB, slot int, owner string) (Session, error) {
+	s := Session{Channel: channel, ISPB: ispb, Slot: slot}
+	err := b.db.call(ctx, "open session", func(ctx context.Context, conn db.DBTX) error {
+		row, err := b.q.OpenSession(ctx, conn, db.OpenSessionParams{
+			Channel: string(channel), Ispb: string(ispb), Slot: int16(slot), Owner: owner,
+		})
+		s.Term, s.Cursor = row.Term, row.Cursor
+		return err
+	})
+	if err != nil {
+		return Session{}, err
+	}
+	return s, nil
+}
+
+// CloseSession records that the stream was closed at the bank: its cursor is forgotten. ErrStaleTerm if the slot has
+// a newer owner or was closed before.
+func (b *Inbox) CloseSession(ctx context.Context, s Session) error {
+	return b.db.call(ctx, "close session", func(ctx context.Context, conn db.DBTX) error {
+		n, err := b.q.CloseSession(ctx, conn, db.CloseSessionParams{
+			Channel: string(s.Channel), Ispb: string(s.ISPB), Slot: int16(s.Slot), Term: s.Term,
+		})
+		return movedOrStale(n, err)
+	})
+}
+
+// ResetCursor records that the stream is gone at the bank (404, 410): the session goes on with a new one. ErrStaleTerm
+// as in CloseSession.
+func (b *Inbox) ResetCursor(ctx context.Context, s Session) error {
+	return b.db.call(ctx, "reset cursor", func(ctx context.Context, conn db.DBTX) error {
+		n, err := b.q.ResetCursor(ctx, conn, db.ResetCursorParams{
+			Channel: string(s.Channel), Ispb: string(s.ISPB), Slot: int16(s.Slot), Term: s.Term,
+		})
+		return movedOrStale(n, err)
+	})
+}
+
+func movedOrStale(n int64, err error) error {
+	if err == nil && n == 0 {
+		return ErrStaleTerm
+	}
+	return err
+}
+
+// Receive stores what is new in the batch and moves the slot's cursor, in one statement
+// and one commit: both happen or neither. It returns the new messages in the order of
+// the batch; their payloads are the caller's own slices. ErrStaleTerm: the slot has a
+// newer owner, nothing was stored. After ErrUnavailable the same batch may be given again.
+func (b *Inbox) Receive(ctx context.Context, batch Batch) ([]Stored, error) {
+	if err := batch.validate(); err != nil {
+		return nil, fmt.Errorf("receive: %w", err)
+	}
+	p := batch.params()
+	var row db.ReceiveRow
+	receive := func(ctx context.Context, conn db.DBTX) (err error) {
+		row, err = b.q.Receive(ctx, conn, p)
+		if isDeadlock(err) {
+			// Two slots were given the same messages in a different order. The other one goes on; so do we.
+			row, err = b.q.Receive(ctx, conn, p)
+		}
+		return err
+	}
+	if len(batch.Poison) > 0 {
+		receive = func(ctx context.Context, conn db.DBTX) error {
+			r, err := b.q.ReceiveWithPoison(ctx, conn, batch.poisonParams(p))
+			if isDeadlock(err) {
+				r, err = b.q.ReceiveWithPoison(ctx, conn, batch.poisonParams(p))
+			}
+			row = db.ReceiveRow(r)
+			return err
+		}
+	}
+	err := b.db.call(ctx, "receive", func(ctx context.Context, conn db.DBTX) error {
+		err := receive(ctx, conn)
+		return movedOrStale(row.Moved, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return batch.fresh(row.MessageIds, row.Ids), nil
+}
+
+func (t Batch) validate() error {
+	if n := len(t.Arrivals) + len(t.Poison); n > MaxBatch {
+		return fmt.Errorf("batch has %d messages, want at most %d", n, MaxBatch)
+	}
+	for i := range t.Arrivals {
+		if t.Arrivals[i].MessageID == "" {
+			return fmt.Errorf("arrival %d has no message id: it belongs to the poison", i)
+		}
+	}
+	for i := range t.Poison {
+		if t.Poison[i].Reason == "" {
+			return errors.New("poison without a reason")
+		}
+	}
+	return nil
+}
+
+func (t Batch) params() db.ReceiveParams {
+	n := len(t.Arrivals)
+	p := db.ReceiveParams{
+		Channel: string(t.Session.Channel), Ispb: string(t.Session.ISPB), Slot: int16(t.Session.Slot),
+		Term: t.Session.Term, Cursor: t.NextCursor, Source: Source(t.Session.Channel, t.Session.ISPB),
+		MessageIds: make([]string, n), MsgTypes: make([]string, n), Payloads: make([][]byte, n),
+	}
+	for i := range t.Arrivals {
+		a := &t.Arrivals[i]
+		p.MessageIds[i], p.MsgTypes[i], p.Payloads[i] = a.MessageID, a.MsgType, present(a.Payload)
+	}
+	return p
+}
+
+func (t Batch) poisonParams(p db.ReceiveParams) db.ReceiveWithPoisonParams {
+	n := len(t.Poison)
+	pp := db.ReceiveWithPoisonParams{
+		Channel: p.Channel, Ispb: p.Ispb, Slot: p.Slot, Term: p.Term, Cursor: p.Cursor, Source: p.Source,
+		MessageIds: p.MessageIds, MsgTypes: p.MsgTypes, Payloads: p.Payloads,
+		PoisonIds: make([]string, n), PoisonReasons: make([]string, n), PoisonPayloads: make([][]byte, n),
+	}
+	for i := range t.Poison {
+		x := &t.Poison[i]
+		pp.PoisonIds[i], pp.PoisonReasons[i], pp.PoisonPayloads[i] = x.MessageID, x.Reason, present(x.Payload)
+	}
+	return pp
+}
+
+// fresh pairs the rows that were inserted with the arrivals they came from, in the order of arrival.
+func (t Batch) fresh(messageIDs []string, ids []int64) []Stored {
+	stored := make([]Stored, 0, len(ids))
+	for i := range t.Arrivals {
+		a := &t.Arrivals[i]
+		for j, messageID := range messageIDs {
+			if messageID == a.MessageID {
+				stored = append(stored, Stored{
+					ID: ids[j], MessageID: a.MessageID, MsgType: a.MsgType, Payload: a.Payload,
+					Channel: t.Session.Channel, ISPB: t.Session.ISPB,
+				})
+				messageIDs[j] = "" // a batch may name a message twice: the first one was stored
+				break
+			}
+		}
+	}
+	return stored
+}
+
+// present keeps an empty payload from becoming NULL.
+func present(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

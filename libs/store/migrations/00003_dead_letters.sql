@@ -1,0 +1,20 @@
+-- What could not be processed is kept with its reason, so that nothing is dropped silently. Creates only; locks nothing.
+
+-- +goose Up
+CREATE TABLE dead_letters (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    buried_at  timestamptz NOT NULL DEFAULT now(),
+    source     text COLLATE "C" NOT NULL CHECK (source <> ''),
+    message_id text COLLATE "C" NOT NULL,
+    msg_type   text COLLATE "C" NOT NULL,
+    reason     text        NOT NULL CHECK (reason <> ''),
+    payload    bytea COMPRESSION lz4 NOT NULL
+);
+
+-- A poisoned message that the bank delivers again is one dead letter; one without an identifier cannot be recognised.
+CREATE UNIQUE INDEX dead_letters_once ON dead_letters (message_id, source) WHERE message_id <> '';
+
+COMMENT ON COLUMN dead_letters.message_id IS 'empty when the bank sent no identifier';
+
+-- +goose Down
+DROP TABLE dead_letters;

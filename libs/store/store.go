@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cabine-pix/cabine/libs/store/db"
+)
+
+// DB is a pool of connections to one database. It is safe for concurrent use.
+type DB struct {
+	cfg  Config
+	pool *pgxpool.Pool
+}
+
+// Open connects and checks that the schema is at least as new as this program. It fails
+// with ErrUnavailable while the database cannot be reached, with ErrSchema while it was
+// not migrated.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("store config: %w", err)
+	}
+	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("store config: %w", err) // pgconn leaves the password out
+	}
+	pc.MaxConns = cfg.MaxConns
+	pc.MaxConnLifetime = cfg.ConnMaxLifetime
+	pc.MaxConnLifetimeJitter = cfg.ConnMaxLifetime / 10
+	pc.ConnConfig.ConnectTimeout = cfg.AcquireTimeout
+	params := pc.ConnConfig.RuntimeParams
+	params["application_name"] = cfg.Application
+	params["statement_timeout"] = millis(cfg.StatementTimeout)
+	params["idle_in_transaction_session_timeout"] = millis(cfg.IdleInTransaction)
+	// Every statement is prepared once per connection and none profits from a plan of its own.
+	params["plan_cache_mode"] = "force_generic_plan"
+
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, translate("open pool", err)
+	}
+	d := &DB{cfg: cfg, pool: pool}
+	if err := d.checkSchema(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close waits for the calls in progress and closes all connections.
+func (d *DB) Close() { d.pool.Close() }
+
+// Ping reports whether the database answers, within the limits of the configuration.
+func (d *DB) Ping(ctx context.Context) error {
+	return d.call(ctx, "ping", func(ctx context.Context, conn db.DBTX) error {
+		_, err := conn.Exec(ctx, "-- ping")
+		return err
+	})
+}
+
+// Tx is a transaction of InTx. It is handed to the methods whose names end in Tx and
+// must not be kept.
+type Tx struct{ tx pgx.Tx }
+
+// InTx runs fn in one transaction: committed if fn returns nil, rolled back otherwise.
+// An ErrUnavailable from the commit leaves the outcome unknown.
+func (d *DB) InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	conn, err := d.acquire(ctx)
+	if err != nil {
+		return translate("transaction", err)
+	}
+	defer conn.Release()
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return fn(ctx, &Tx{tx: tx}) })
+	return translate("transaction", err)
+}
+
+// call runs fn on one connection within the limits of the configuration and translates its error.
+func (d *DB) call(ctx context.Context, op string, fn func(ctx context.Context, conn db.DBTX) error) error {
+	conn, err := d.acquire(ctx)
+	if err != nil {
+		return translate(op, err)
+	}
+	defer conn.Release()
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.CallTimeout)
+	defer cancel()
+	return translate(op, fn(ctx, conn))
+}
+
+// acquire bounds the wait for a connection: pgxpool would wait as long as ctx lives.
+func (d *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.AcquireTimeout)
+	defer cancel()
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("acquire connection: %w", err)
+	}
+	return conn, nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
