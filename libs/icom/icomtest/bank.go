@@ -160,8 +160,9 @@ func (b *Bank) Enqueue(channel pix.Channel, ispb pix.ISPB, bodies ...[]byte) []s
 	return b.desk(channel, ispb).queue.enqueue(bodies...)
 }
 
-// EnqueueExamples makes n fresh messages from the examples whose name starts with one of
-// kinds ("pacs.008", "pacs.002_SPI"), or from all of them in turn, and enqueues them.
+// EnqueueExamples makes n fresh messages and enqueues them, from the examples of the
+// kinds in turn, or from all. A kind is the beginning of a name up to an underscore:
+// "pacs.008", "pacs.002_SPI".
 func (b *Bank) EnqueueExamples(channel pix.Channel, ispb pix.ISPB, n int, kinds ...string) ([]string, error) {
 	bodies, err := b.examples.make(ispb, n, kinds)
 	if err != nil {

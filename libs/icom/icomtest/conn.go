@@ -31,6 +31,7 @@ type conn struct {
 	tls     *tls.Conn
 	desk    *desk // of the certificate's ISPB
 	remote  string
+	body    []byte // the last multipart body, reused
 	out     []byte // the last answer's bytes, reused
 
 	// mu guards which of the two read deadlines holds.

@@ -199,13 +199,13 @@ func (t *template) merge() {
 	t.pieces = append(out, piece{text: text})
 }
 
-// choose returns the templates whose name starts with one of the kinds, all for no kinds.
+// choose returns the templates that are of one of the kinds, all for no kinds.
 func (m *mint) choose(kinds []string) ([]template, error) {
 	if len(kinds) == 0 {
 		return m.templates, nil
 	}
 	chosen := slices.DeleteFunc(slices.Clone(m.templates), func(t template) bool {
-		return !slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(t.name, k) })
+		return !slices.ContainsFunc(kinds, func(k string) bool { return t.name == k || strings.HasPrefix(t.name, k+"_") })
 	})
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("icomtest: no example of %v", kinds)

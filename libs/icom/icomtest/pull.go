@@ -85,7 +85,8 @@ func (c *conn) fill(a *answer, batch []*message, multipart bool, t task) {
 		// A space makes it a parameter that must be quoted, as in the manual's example.
 		boundary := "pi " + batch[0].id
 		a.set("Content-Type", icom.TypeMultipart+`; boundary="`+boundary+`"`)
-		a.body = joinParts(parts, boundary)
+		c.body = joinParts(c.body[:0], parts, boundary)
+		a.body = c.body
 	} else {
 		a.set("Content-Type", parts[0].contentType)
 		if parts[0].id != "" {
@@ -106,12 +107,8 @@ type part struct {
 	body            []byte
 }
 
-func joinParts(parts []part, boundary string) []byte {
-	size := 0
-	for _, p := range parts {
-		size += len(boundary) + len(p.id) + len(p.contentType) + len(p.body) + 64
-	}
-	out := make([]byte, 0, size+len(boundary)+16)
+// joinParts appends a multipart body to out.
+func joinParts(out []byte, parts []part, boundary string) []byte {
 	for _, p := range parts {
 		out = append(out, "--"...)
 		out = append(out, boundary...)
