@@ -1,0 +1,195 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/lease"
+	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/slotpool"
+	"github.com/cabine-pix/cabine/libs/transport"
+)
+
+// channel is the workers of one channel and what they share.
+type channel struct {
+	name pix.Channel
+	cfg  Config
+	deps Deps
+	pub  *Publisher
+	m    *metrics
+	log  *slog.Logger
+	gate *gate
+
+	mu     sync.Mutex
+	stints map[int]*stint // by slot
+}
+
+func newChannel(name pix.Channel, cfg Config, deps Deps, pub *Publisher, m *metrics) *channel {
+	c := &channel{
+		name: name, cfg: cfg, deps: deps, pub: pub, m: m,
+		log:    deps.Log.With(slog.String("channel", string(name))),
+		stints: make(map[int]*stint),
+	}
+	c.gate = newGate(c.ready, cfg, deps.Clock, c.log)
+	return c
+}
+
+// ready says why a slot would be of no use now.
+func (c *channel) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
+	defer cancel()
+	if err := c.deps.Ping(ctx); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	can, err := c.deps.Transport.Capabilities(ctx)
+	if err != nil {
+		return fmt.Errorf("transport: %w", err)
+	}
+	if !can.Pull || !slices.Contains(can.Channels, c.name) {
+		return fmt.Errorf("transport %s %s does not read this channel", can.Name, can.Version)
+	}
+	if err := c.deps.Transport.Ready(ctx, c.name, c.cfg.ISPB); err != nil {
+		return fmt.Errorf("transport: %w", err)
+	}
+	return nil
+}
+
+// poll runs the workers until taking ends and they have given their slots back; working ends what is in flight.
+func (c *channel) poll(taking, working context.Context, lead func(context.Context, func(context.Context) error) error) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	guard, endGuard := context.WithCancel(working)
+	defer endGuard()
+	wg.Go(func() { c.gate.run(guard) })
+	if lead == nil {
+		c.crew(taking, working)
+		return
+	}
+	for taking.Err() == nil {
+		err := lead(taking, func(leading context.Context) error {
+			c.crew(leading, working)
+			return nil
+		})
+		if err != nil && taking.Err() == nil {
+			c.log.Error("leadership ended with an error", slog.Any("error", err))
+			// The wait ends early only when taking ends, which the loop's condition sees.
+			_ = clock.Sleep(taking, c.deps.Clock, c.cfg.BackoffFirst)
+		}
+	}
+}
+
+// crew runs N workers until taking ends.
+func (c *channel) crew(taking, working context.Context) {
+	var wg sync.WaitGroup
+	for range c.cfg.Workers[c.name] {
+		wg.Go(func() { c.work(taking, working) })
+	}
+	wg.Wait()
+}
+
+// work takes one slot after the other.
+func (c *channel) work(taking, working context.Context) {
+	retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
+	for {
+		if c.gate.pass(taking) != nil {
+			return
+		}
+		slot, err := c.deps.Slots[c.name].Acquire(taking, lease.Poll)
+		switch {
+		case taking.Err() != nil && err != nil:
+			return
+		case errors.Is(err, lease.ErrClosed):
+			c.log.Error("no more slots", slog.Any("error", err))
+			return
+		case err != nil:
+			c.log.Warn("no slot", slog.Any("error", err))
+			if clock.Sleep(taking, c.deps.Clock, retry.next()) != nil {
+				return
+			}
+			continue
+		}
+		if pause := c.serve(taking, working, slot, &retry); pause > 0 && clock.Sleep(taking, c.deps.Clock, pause) != nil {
+			return
+		}
+	}
+}
+
+// serve does one stint and gives the slot back. It returns how long the worker should wait before the next.
+func (c *channel) serve(taking, working context.Context, slot *slotpool.Slot, retry *backoff) time.Duration {
+	s := &stint{
+		c: c, slot: slot, taking: taking, retry: retry,
+		log: c.log.With(slog.Int("slot", slot.ID().Slot), slog.String("grant", slot.Grant())),
+	}
+	c.enter(s)
+	why, pause := s.run(working)
+	if why.orderly() {
+		s.closeStream(working)
+	}
+	how, err := slot.Give(working)
+	c.leave(s)
+	attrs := []slog.Attr{slog.String("how", string(how)), slog.String("why", string(why)), slog.Int64("term", s.session.Term)}
+	level := slog.LevelInfo
+	if err != nil {
+		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", err))
+	} else if how != slotpool.Released {
+		level = slog.LevelWarn
+	}
+	s.log.LogAttrs(working, level, "slot given", attrs...)
+	return pause
+}
+
+func (c *channel) enter(s *stint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stints[s.slot.ID().Slot] = s
+}
+
+func (c *channel) leave(s *stint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stints[s.slot.ID().Slot] == s {
+		delete(c.stints, s.slot.ID().Slot)
+	}
+}
+
+// Held is one stint, for people.
+type Held struct {
+	Channel  pix.Channel `json:"channel"`
+	ISPB     pix.ISPB    `json:"ispb"`
+	Slot     int         `json:"slot"`
+	Term     int64       `json:"term"`
+	Grant    string      `json:"grant"`
+	Since    time.Time   `json:"since"`
+	Polls    int64       `json:"polls"`
+	LastPoll *time.Time  `json:"last_poll,omitempty"`
+	Messages int64       `json:"messages"`
+	// LastError is the latest error of the stint, empty after a poll that went well.
+	LastError string `json:"last_error,omitempty"`
+}
+
+func (c *channel) held() []Held {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]Held, 0, len(c.stints))
+	for _, s := range c.stints {
+		out = append(out, s.held())
+	}
+	return out
+}
+
+// describe puts the fields of a transport's error beside each other for the log.
+func describe(err error) slog.Attr {
+	var e *transport.Error
+	if !errors.As(err, &e) {
+		return slog.Any("error", err)
+	}
+	return slog.Group("error",
+		slog.String("kind", string(e.Kind)), slog.Int("status", e.Status),
+		slog.String("title", e.Title), slog.String("type", e.ProblemType), slog.String("reason", e.Reason))
+}

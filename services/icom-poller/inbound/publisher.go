@@ -1,0 +1,462 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/store"
+)
+
+// Carrier takes rows to the consumers.
+type Carrier interface {
+	// Publish sends rows in their order and returns one result per row, nil for what is stored at the other end.
+	Publish(ctx context.Context, rows []store.Stored) []error
+}
+
+// Backlog is the table that the carrier is fed from.
+type Backlog interface {
+	// Unpublished returns rows that were stored longer ago than olderThan and not published, each stream's in its order.
+	Unpublished(ctx context.Context, olderThan time.Duration, limit int) ([]store.Stored, error)
+	MarkPublished(ctx context.Context, ids []int64) error
+	// Backlog says how much is open, and for how long.
+	Backlog(ctx context.Context) (store.Backlog, error)
+}
+
+// Unfinished is what was published and never done.
+type Unfinished interface {
+	// Stuck returns rows that were published longer ago than olderThan and are not done, oldest first.
+	Stuck(ctx context.Context, olderThan time.Duration, limit int) ([]store.Stored, error)
+	// Republished counts an attempt and starts the wait anew.
+	Republished(ctx context.Context, ids []int64) error
+	// Bury moves a row to the dead letters.
+	Bury(ctx context.Context, id int64, reason string) error
+}
+
+// Outlet is everything behind the publisher.
+type Outlet struct {
+	Carrier    Carrier
+	Backlog    Backlog
+	Unfinished Unfinished
+}
+
+// PublisherConfig configures a Publisher.
+type PublisherConfig struct {
+	// QueueRows bounds the rows of one stream in memory. Default 256.
+	QueueRows int
+	// BatchRows bounds what is published at once. Default 256.
+	BatchRows int
+	// PublishTimeout bounds one batch. Default 10 s.
+	PublishTimeout time.Duration
+	// RepublishEvery is the period of the look for what nobody published, RepublishAge how
+	// old a row must be to be among it. Defaults 30 s, 5 s.
+	RepublishEvery, RepublishAge time.Duration
+	// SweepEvery is the period of the look for what was published and is not done, StuckAge
+	// how long ago it was published. Defaults 1 min, 5 min.
+	SweepEvery, StuckAge time.Duration
+	// MaxAttempts is how often such a row is published again before it goes to the dead letters. Default 10.
+	MaxAttempts int
+	// BackoffFirst and BackoffMost bound the pause after a failure. Defaults 200 ms, 5 s.
+	BackoffFirst, BackoffMost time.Duration
+}
+
+func (c PublisherConfig) withDefaults() PublisherConfig {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	num := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	num(&c.QueueRows, 256)
+	num(&c.BatchRows, 256)
+	num(&c.MaxAttempts, 10)
+	def(&c.PublishTimeout, 10*time.Second)
+	def(&c.RepublishEvery, 30*time.Second)
+	def(&c.RepublishAge, 5*time.Second)
+	def(&c.SweepEvery, time.Minute)
+	def(&c.StuckAge, 5*time.Minute)
+	def(&c.BackoffFirst, 200*time.Millisecond)
+	def(&c.BackoffMost, 5*time.Second)
+	return c
+}
+
+// stream names the order in which messages arrived.
+type stream struct {
+	channel pix.Channel
+	ispb    pix.ISPB
+	slot    int
+}
+
+func streamOf(s store.Session) stream { return stream{s.Channel, s.ISPB, s.Slot} }
+
+// queue is one stream's fresh rows. While gap is set the table holds older unpublished ones.
+type queue struct {
+	rows []store.Stored
+	gap  bool
+	// gaps counts the setting of gap, so that a gap opened anew is not closed by an older reading.
+	gaps int
+}
+
+// Publisher carries rows beside the polls. One goroutine, Run, publishes; offer and gap only note.
+type Publisher struct {
+	cfg PublisherConfig
+	out Outlet
+	clk clock.Clock
+	log *slog.Logger
+	m   *metrics
+
+	wake chan struct{}
+
+	mu       sync.Mutex
+	queues   map[stream]*queue
+	progress chan struct{} // closed and replaced when rows leave the queues
+
+	// Only Run's goroutine uses these.
+	republish, sweep clock.Reading // when they were last done
+	failing          bool
+}
+
+func newPublisher(cfg PublisherConfig, out Outlet, clk clock.Clock, log *slog.Logger, m *metrics) *Publisher {
+	return &Publisher{
+		cfg: cfg, out: out, clk: clk, log: log, m: m,
+		wake: make(chan struct{}, 1), queues: make(map[stream]*queue), progress: make(chan struct{}),
+	}
+}
+
+// offer hands over fresh rows of a stream, in their order. It never waits: what does not fit is
+// left to the table, and so is everything of that stream in memory, to keep the order.
+func (p *Publisher) offer(s stream, rows []store.Stored) {
+	if len(rows) == 0 {
+		return
+	}
+	p.mu.Lock()
+	q := p.queue(s)
+	if len(q.rows)+len(rows) > p.cfg.QueueRows {
+		q.rows, q.gap = nil, true
+		q.gaps++
+		p.m.gaps.Inc()
+	} else {
+		q.rows = append(q.rows, rows...)
+	}
+	p.mu.Unlock()
+	p.nudge()
+}
+
+// gap says that the table may hold unpublished rows of the stream that will not be offered.
+func (p *Publisher) gap(s stream) {
+	p.mu.Lock()
+	q := p.queue(s)
+	q.gap = true
+	q.gaps++
+	p.mu.Unlock()
+	p.nudge()
+}
+
+func (p *Publisher) queue(s stream) *queue {
+	q := p.queues[s]
+	if q == nil {
+		q = &queue{}
+		p.queues[s] = q
+	}
+	return q
+}
+
+func (p *Publisher) nudge() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run publishes until ctx ends.
+func (p *Publisher) Run(ctx context.Context) {
+	retry := backoff{first: p.cfg.BackoffFirst, most: p.cfg.BackoffMost}
+	p.sweep = p.clk.Now()
+	for {
+		err := p.work(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		wake, wait := p.wake, p.untilDue()
+		if err != nil {
+			wake, wait = nil, retry.next()
+		} else {
+			retry.reset()
+		}
+		p.report(err)
+		timer := p.clk.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-wake:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+func (p *Publisher) report(err error) {
+	if failing := err != nil; failing != p.failing {
+		p.failing = failing
+		if failing {
+			p.log.Error("publishing fails, rows wait in the table", slog.Any("error", err))
+		} else {
+			p.log.Info("publishing again")
+		}
+	}
+}
+
+func (p *Publisher) untilDue() time.Duration {
+	now := p.clk.Now()
+	return max(0, min(p.cfg.RepublishEvery-now.Elapsed(p.republish), p.cfg.SweepEvery-now.Elapsed(p.sweep)))
+}
+
+// work does everything that is due and ends at the first failure.
+func (p *Publisher) work(ctx context.Context) error {
+	for {
+		if p.anyGap() {
+			if err := p.carryBacklog(ctx, 0); err != nil {
+				return err
+			}
+		}
+		n, err := p.carryFresh(ctx)
+		if err != nil {
+			return err
+		}
+		if n == 0 && !p.anyGap() {
+			break
+		}
+	}
+	if now := p.clk.Now(); now.Elapsed(p.republish) >= p.cfg.RepublishEvery {
+		if err := p.carryBacklog(ctx, p.cfg.RepublishAge); err != nil {
+			return err
+		}
+		p.republish = now
+		open, err := p.out.Backlog.Backlog(ctx)
+		if err != nil {
+			return fmt.Errorf("counting the inbox: %w", err)
+		}
+		p.m.open.WithLabelValues("received").Set(float64(open.Received))
+		p.m.open.WithLabelValues("published").Set(float64(open.Published))
+		p.m.oldest.Set(open.Lag.Seconds())
+	}
+	if now := p.clk.Now(); now.Elapsed(p.sweep) >= p.cfg.SweepEvery {
+		if err := p.recover(ctx); err != nil {
+			return err
+		}
+		p.sweep = now
+	}
+	return nil
+}
+
+func (p *Publisher) anyGap() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, q := range p.queues {
+		if q.gap {
+			return true
+		}
+	}
+	return false
+}
+
+// carryFresh publishes one batch from memory, of streams whose order allows it.
+func (p *Publisher) carryFresh(ctx context.Context) (int, error) {
+	rows := p.take()
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	return len(rows), p.carry(ctx, "fresh", rows, p.out.Backlog.MarkPublished)
+}
+
+// take returns the oldest rows of each stream without removing them.
+func (p *Publisher) take() []store.Stored {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var rows []store.Stored
+	share := max(1, p.cfg.BatchRows/max(1, len(p.queues)))
+	for _, q := range p.queues {
+		if !q.gap {
+			rows = append(rows, q.rows[:min(share, len(q.rows))]...)
+		}
+	}
+	return rows
+}
+
+// carryBacklog publishes what the table holds, page by page. Once it has read everything,
+// younger rows of a stream with a gap may follow from memory.
+func (p *Publisher) carryBacklog(ctx context.Context, age time.Duration) error {
+	for {
+		seen := p.gapsSeen()
+		rows, err := p.out.Backlog.Unpublished(ctx, age, p.cfg.BatchRows)
+		if err != nil {
+			return fmt.Errorf("reading the backlog: %w", err)
+		}
+		if err := p.carry(ctx, "table", rows, p.out.Backlog.MarkPublished); err != nil {
+			return err
+		}
+		if len(rows) == p.cfg.BatchRows {
+			continue
+		}
+		if age == 0 {
+			p.closeGaps(seen)
+		}
+		return nil
+	}
+}
+
+func (p *Publisher) gapsSeen() map[stream]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := make(map[stream]int)
+	for s, q := range p.queues {
+		if q.gap {
+			seen[s] = q.gaps
+		}
+	}
+	return seen
+}
+
+// closeGaps closes those that were not opened anew since seen was taken.
+func (p *Publisher) closeGaps(seen map[stream]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s, n := range seen {
+		if q := p.queues[s]; q.gaps == n {
+			q.gap = false
+		}
+	}
+	p.moved()
+}
+
+// carry publishes rows, notes what arrived and takes it out of memory. The table is told
+// last: if that fails a row is published once more later, which consumers can bear.
+func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored, note func(context.Context, []int64) error) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	pubCtx, cancel := context.WithTimeout(ctx, p.cfg.PublishTimeout)
+	results := p.out.Carrier.Publish(pubCtx, rows)
+	cancel()
+	var failed error
+	ids := make([]int64, 0, len(rows))
+	for i, row := range rows {
+		switch {
+		case i >= len(results):
+			failed = errors.Join(failed, errors.New("no result for a row"))
+		case results[i] != nil:
+			p.m.publishErr.Inc()
+			if failed == nil {
+				failed = fmt.Errorf("publishing: %w", results[i])
+			}
+		default:
+			ids = append(ids, row.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return failed
+	}
+	p.m.published.WithLabelValues(from).Add(float64(len(ids)))
+	err := note(ctx, ids)
+	p.forget(ids)
+	if err != nil {
+		err = fmt.Errorf("noting what was published: %w", err)
+	}
+	return errors.Join(failed, err)
+}
+
+// forget removes published rows from memory.
+func (p *Publisher) forget(ids []int64) {
+	gone := make(map[int64]struct{}, len(ids))
+	for _, id := range ids {
+		gone[id] = struct{}{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := 0
+	for _, q := range p.queues {
+		kept := q.rows[:0]
+		for _, row := range q.rows {
+			if _, ok := gone[row.ID]; !ok {
+				kept = append(kept, row)
+			}
+		}
+		clear(q.rows[len(kept):])
+		q.rows = kept
+		left += len(kept)
+	}
+	p.m.queued.Set(float64(left))
+	p.moved()
+}
+
+func (p *Publisher) moved() {
+	close(p.progress)
+	p.progress = make(chan struct{})
+}
+
+// recover publishes again what was published and not done, and buries what was tried too often.
+func (p *Publisher) recover(ctx context.Context) error {
+	for {
+		rows, err := p.out.Unfinished.Stuck(ctx, p.cfg.StuckAge, p.cfg.BatchRows)
+		if err != nil {
+			return fmt.Errorf("reading what is not done: %w", err)
+		}
+		again := rows[:0:0]
+		for _, row := range rows {
+			if row.Attempts < p.cfg.MaxAttempts {
+				again = append(again, row)
+				continue
+			}
+			reason := fmt.Sprintf("published %d times and never done", row.Attempts+1)
+			err := p.out.Unfinished.Bury(ctx, row.ID, reason)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // done meanwhile
+			}
+			if err != nil {
+				return fmt.Errorf("burying what is never done: %w", err)
+			}
+			p.m.deadLetters.WithLabelValues(string(row.Channel), "never_done").Inc()
+			p.log.Error("message goes to the dead letters", slog.String("message_id", row.MessageID), slog.String("reason", reason))
+		}
+		if len(again) > 0 {
+			p.log.Warn("publishing again what nobody finished", slog.Int("rows", len(again)))
+		}
+		if err := p.carry(ctx, "unfinished", again, p.out.Unfinished.Republished); err != nil {
+			return err
+		}
+		if len(rows) < p.cfg.BatchRows {
+			return nil
+		}
+	}
+}
+
+// flush waits until memory holds nothing to publish.
+func (p *Publisher) flush(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		rows, gaps, progress := 0, 0, p.progress
+		for _, q := range p.queues {
+			rows += len(q.rows)
+			if q.gap {
+				gaps++
+			}
+		}
+		p.mu.Unlock()
+		if rows == 0 && gaps == 0 {
+			return nil
+		}
+		select {
+		case <-progress:
+		case <-ctx.Done():
+			return fmt.Errorf("%d rows and %d streams are left to the table: %w", rows, gaps, ctx.Err())
+		}
+	}
+}
