@@ -21,5 +21,5 @@
 // process is about to end.
 //
 // Goroutines: one per running phase (left behind only if it overruns) and one for the
-// watchdog, from Run until Disarm.
+// watchdog, from Arm or Run until Disarm.
 package drain

@@ -49,6 +49,7 @@ type Drain struct {
 
 	once     sync.Once
 	err      error
+	armed    sync.Once
 	abort    sync.Once
 	aborted  chan struct{}
 	disarm   sync.Once
@@ -102,24 +103,41 @@ func (d *Drain) Run(ctx context.Context) error {
 	d.once.Do(func() {
 		stop := context.AfterFunc(ctx, d.Abort)
 		defer stop()
-		d.arm()
+		d.Arm()
 		d.err = d.run(context.WithoutCancel(ctx))
 	})
 	return d.err
 }
 
-func (d *Drain) arm() {
-	limit := d.Total() + WatchdogSlack
-	timer := d.clk.NewTimer(limit)
-	d.watchdog.Go(func() {
-		defer timer.Stop()
-		select {
-		case <-timer.C():
-			d.log.Error("still not stopped, ending the process", "limit", limit)
-			d.exit(1)
-		case <-d.disarmed:
-		}
+// Arm starts the watchdog, which Run does too. Call it first of all when stopping begins:
+// whatever happens before Run, a log that nobody reads included, may block. Idempotent.
+func (d *Drain) Arm() {
+	d.armed.Do(func() {
+		limit := d.Total() + WatchdogSlack
+		timer := d.clk.NewTimer(limit)
+		d.watchdog.Go(func() {
+			defer timer.Stop()
+			select {
+			case <-timer.C():
+				d.bite(limit)
+			case <-d.disarmed:
+			}
+		})
 	})
+}
+
+// bite ends the process, after saying so if the log takes it: a log that blocks may be why we are here.
+func (d *Drain) bite(limit time.Duration) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		d.log.Error("still not stopped, ending the process", "limit", limit)
+	}()
+	select {
+	case <-said:
+	case <-time.After(Linger):
+	}
+	d.exit(1)
 }
 
 func (d *Drain) run(ctx context.Context) error {

@@ -246,3 +246,29 @@ func (s *syncBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+// blocked is a log that nobody reads.
+type blocked struct{ gate chan struct{} }
+
+func (b blocked) Write(p []byte) (int, error) {
+	<-b.gate
+	return len(p), nil
+}
+
+func TestWatchdogEndsTheProcessThoughItsLogBlocks(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	clk := clock.NewFake()
+	exits := make(chan int, 1)
+	d := drain.New(slog.New(slog.NewTextHandler(blocked{gate}, nil)), clk, drain.Phase{
+		Name: "a", Budget: time.Second, Run: func(context.Context) error { return nil },
+	}).WithExit(func(code int) { exits <- code })
+	d.Arm()
+	done := make(chan error, 1)
+	go func() { done <- d.Run(context.Background()) }()
+	clk.Advance(time.Second + drain.WatchdogSlack)
+	require.Equal(t, 1, <-exits)
+	close(gate)
+	require.NoError(t, <-done)
+	d.Disarm()
+}
