@@ -291,14 +291,16 @@ func (h *Host) Disconnect(ctx context.Context, slot transport.SlotID) error {
 	if !used {
 		return nil
 	}
-	err := error(u.process.departed())
+	var err error
 	if u.process.alive() {
 		err = h.ask(ctx, "disconnect", func(ctx context.Context, _ *process) error {
 			return u.process.Disconnect(ctx, slot)
 		})
 		if err != nil {
-			return err
+			return err // the process may still hold the connection
 		}
+	} else {
+		err = u.process.departed()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
