@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
 )
 
@@ -21,6 +22,9 @@ type Config struct {
 	Schedule Schedule
 	// CloseTimeout is the wait for the answer to a DELETE. Default 2 s.
 	CloseTimeout time.Duration
+	// EndPolls is how long polls may take to end by themselves when the service stops: more than
+	// a poll and a DELETE. Default 10 s.
+	EndPolls time.Duration
 	// BackoffFirst and BackoffMost bound the pause after an error. Defaults 200 ms, 30 s.
 	BackoffFirst, BackoffMost time.Duration
 	// ThrottleMost bounds what a bank may ask for with Retry-After. Default 5 min.
@@ -62,6 +66,7 @@ func (c Config) WithDefaults() Config {
 		c.Schedule = Continuous{Floor: 200 * time.Millisecond}
 	}
 	def(&c.CloseTimeout, 2*time.Second)
+	def(&c.EndPolls, 10*time.Second)
 	def(&c.BackoffFirst, 200*time.Millisecond)
 	def(&c.BackoffMost, 30*time.Second)
 	def(&c.ThrottleMost, 5*time.Minute)
@@ -84,8 +89,8 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	for name, n := range c.Workers {
-		if n < 1 {
-			errs = append(errs, fmt.Errorf("channel %s has %d workers, want at least 1", name, n))
+		if n < 1 || n > lease.MaxSlots {
+			errs = append(errs, fmt.Errorf("channel %s has %d workers, want 1 to %d", name, n, lease.MaxSlots))
 		}
 	}
 	if c.BackoffFirst > c.BackoffMost {

@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cabine-pix/cabine/libs/drain"
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/transport"
@@ -480,5 +482,19 @@ func TestHeldListsTheStints(t *testing.T) {
 		require.NotNil(b.t, held[0].LastPoll)
 		slices.Sort(b.carrier.sent)
 		require.Equal(b.t, []string{"a", "b"}, b.carrier.all())
+	})
+}
+
+func TestStopPhasesGiveEverythingBack(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.cfg.EndPolls = 2 * time.Second // shorter than the bank's hold
+		b.bank.answer = func(ctx context.Context, _ int, _ pull) (transport.PullResult, error) { return hold(ctx, "c") }
+		b.start()
+		b.after(time.Second)
+		d := drain.New(slog.New(slog.DiscardHandler), b.clk, b.poller.StopPhases()...).WithExit(func(int) { b.t.Error("watchdog") })
+		require.ErrorIs(b.t, d.Run(b.t.Context()), drain.ErrOverrun)
+		d.Disarm()
+		require.Equal(b.t, []string{"grant 1", `pull 1 ""`, "cool down 1"}, b.story.all())
 	})
 }
