@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
@@ -419,18 +420,28 @@ func (s *fakeStore) graves() []store.Poison {
 
 // fakeCarrier keeps what was published, in order.
 type fakeCarrier struct {
-	mu   sync.Mutex
-	down error
-	sent []string
+	mu      sync.Mutex
+	down    error
+	refuses string // the id of a message that it will never take
+	sent    []string
 }
 
-func (c *fakeCarrier) Publish(_ context.Context, rows []store.Stored) []error {
+func (c *fakeCarrier) PublishInbound(_ context.Context, messages []bus.Inbound) bus.Results {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]error, len(rows))
-	for i, r := range rows {
-		if out[i] = c.down; c.down == nil {
-			c.sent = append(c.sent, r.MessageID)
+	out := make(bus.Results, len(messages))
+	for i, m := range messages {
+		switch {
+		case c.down != nil:
+			out[i] = c.down
+		case m.MessageID == c.refuses:
+			out[i] = bus.ErrRefused
+		default:
+			id := m.MessageID
+			if m.Attempt > 0 {
+				id = fmt.Sprintf("%s#%d", id, m.Attempt)
+			}
+			c.sent = append(c.sent, id)
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
@@ -15,8 +16,8 @@ import (
 
 // Carrier takes rows to the consumers.
 type Carrier interface {
-	// Publish sends rows in their order and returns one result per row, nil for what is stored at the other end.
-	Publish(ctx context.Context, rows []store.Stored) []error
+	// PublishInbound sends messages in their order and returns one result for each, nil for what is stored at the other end.
+	PublishInbound(ctx context.Context, messages []bus.Inbound) bus.Results
 }
 
 // Backlog is the table that the carrier is fed from.
@@ -59,7 +60,8 @@ type PublisherConfig struct {
 	// SweepEvery is the period of the look for what was published and is not done, StuckAge
 	// how long ago it was published. Defaults 1 min, 5 min.
 	SweepEvery, StuckAge time.Duration
-	// MaxAttempts is how often such a row is published again before it goes to the dead letters. Default 10.
+	// MaxAttempts is how often such a row is published again before it goes to the dead
+	// letters, and how often the bus may refuse a row before it does. Default 10.
 	MaxAttempts int
 	// BackoffFirst and BackoffMost bound the pause after a failure. Defaults 200 ms, 5 s.
 	BackoffFirst, BackoffMost time.Duration
@@ -123,12 +125,14 @@ type Publisher struct {
 	// Only Run's goroutine uses these.
 	republish, sweep clock.Reading // when they were last done
 	failing          bool
+	refused          map[int64]int // how often the bus refused a row
 }
 
 func newPublisher(cfg PublisherConfig, out Outlet, clk clock.Clock, log *slog.Logger, m *metrics) *Publisher {
 	return &Publisher{
 		cfg: cfg, out: out, clk: clk, log: log, m: m,
 		wake: make(chan struct{}, 1), queues: make(map[stream]*queue), progress: make(chan struct{}),
+		refused: make(map[int64]int),
 	}
 }
 
@@ -343,22 +347,25 @@ func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored,
 	if len(rows) == 0 {
 		return nil
 	}
-	pubCtx, cancel := context.WithTimeout(ctx, p.cfg.PublishTimeout)
-	results := p.out.Carrier.Publish(pubCtx, rows)
-	cancel()
+	results := p.publish(ctx, rows, from == again)
 	var failed error
 	ids := make([]int64, 0, len(rows))
 	for i, row := range rows {
-		switch {
-		case i >= len(results):
-			failed = errors.Join(failed, errors.New("no result for a row"))
-		case results[i] != nil:
-			p.m.publishErr.Inc()
-			if failed == nil {
-				failed = fmt.Errorf("publishing: %w", results[i])
-			}
-		default:
+		err := errors.New("no result for a row")
+		if i < len(results) {
+			err = results[i]
+		}
+		if err == nil {
 			ids = append(ids, row.ID)
+			delete(p.refused, row.ID)
+			continue
+		}
+		p.m.publishErr.Inc()
+		if errors.Is(err, bus.ErrRefused) {
+			err = errors.Join(err, p.refuse(ctx, row, err))
+		}
+		if failed == nil {
+			failed = fmt.Errorf("publishing: %w", err)
 		}
 	}
 	if len(ids) == 0 {
@@ -371,6 +378,54 @@ func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored,
 		err = fmt.Errorf("noting what was published: %w", err)
 	}
 	return errors.Join(failed, err)
+}
+
+// again marks rows that were published before: they must pass the bus's window of duplicates.
+const again = "unfinished"
+
+func (p *Publisher) publish(ctx context.Context, rows []store.Stored, repeat bool) bus.Results {
+	messages := make([]bus.Inbound, len(rows))
+	for i, row := range rows {
+		messages[i] = bus.Inbound{
+			ISPB: row.ISPB, MsgType: row.MsgType, MessageID: row.MessageID, Source: row.Source(),
+			Attempt: row.Attempts, Payload: row.Payload,
+		}
+		if repeat {
+			messages[i].Attempt++
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.PublishTimeout)
+	defer cancel()
+	return p.out.Carrier.PublishInbound(ctx, messages)
+}
+
+// refuse counts the refusals of a row, for which the bus will not change its mind, and
+// buries it in the end: it would hold up its stream for ever.
+func (p *Publisher) refuse(ctx context.Context, row store.Stored, cause error) error {
+	p.refused[row.ID]++
+	if p.refused[row.ID] < p.cfg.MaxAttempts {
+		return nil
+	}
+	reason := fmt.Sprintf("refused %d times by the bus: %v", p.refused[row.ID], cause)
+	if err := p.bury(ctx, row, "refused", reason); err != nil {
+		return err
+	}
+	delete(p.refused, row.ID)
+	p.forget([]int64{row.ID})
+	return nil
+}
+
+func (p *Publisher) bury(ctx context.Context, row store.Stored, label, reason string) error {
+	err := p.out.Unfinished.Bury(ctx, row.ID, reason)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // done meanwhile
+	}
+	if err != nil {
+		return fmt.Errorf("burying a message: %w", err)
+	}
+	p.m.deadLetters.WithLabelValues(string(row.Channel), label).Inc()
+	p.log.Error("message goes to the dead letters", slog.String("message_id", row.MessageID), slog.String("reason", reason))
+	return nil
 }
 
 // forget removes published rows from memory.
@@ -409,27 +464,21 @@ func (p *Publisher) recover(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading what is not done: %w", err)
 		}
-		again := rows[:0:0]
+		var repeat []store.Stored
 		for _, row := range rows {
 			if row.Attempts < p.cfg.MaxAttempts {
-				again = append(again, row)
+				repeat = append(repeat, row)
 				continue
 			}
 			reason := fmt.Sprintf("published %d times and never done", row.Attempts+1)
-			err := p.out.Unfinished.Bury(ctx, row.ID, reason)
-			if errors.Is(err, store.ErrNotFound) {
-				continue // done meanwhile
+			if err := p.bury(ctx, row, "never_done", reason); err != nil {
+				return err
 			}
-			if err != nil {
-				return fmt.Errorf("burying what is never done: %w", err)
-			}
-			p.m.deadLetters.WithLabelValues(string(row.Channel), "never_done").Inc()
-			p.log.Error("message goes to the dead letters", slog.String("message_id", row.MessageID), slog.String("reason", reason))
 		}
-		if len(again) > 0 {
-			p.log.Warn("publishing again what nobody finished", slog.Int("rows", len(again)))
+		if len(repeat) > 0 {
+			p.log.Warn("publishing again what nobody finished", slog.Int("rows", len(repeat)))
 		}
-		if err := p.carry(ctx, "unfinished", again, p.out.Unfinished.Republished); err != nil {
+		if err := p.carry(ctx, again, repeat, p.out.Unfinished.Republished); err != nil {
 			return err
 		}
 		if len(rows) < p.cfg.BatchRows {

@@ -100,9 +100,9 @@ func TestSweepPublishesAgainAndBuriesInTheEnd(t *testing.T) {
 		b.after(4*time.Minute + 58*time.Second)
 		require.Equal(b.t, []string{"a", "b"}, b.carrier.all())
 		b.after(time.Minute + 2*time.Second)
-		require.Equal(b.t, []string{"a", "b", "a"}, b.carrier.all())
+		require.Equal(b.t, []string{"a", "b", "a#1"}, b.carrier.all())
 		b.after(20 * time.Minute)
-		require.Equal(b.t, []string{"a", "b", "a", "a"}, b.carrier.all())
+		require.Equal(b.t, []string{"a", "b", "a#1", "a#2"}, b.carrier.all())
 		require.Equal(b.t, []store.Poison{{MessageID: "a", Reason: "published 3 times and never done"}}, b.store.graves())
 		require.EqualValues(b.t, 1, b.metric("cabine_inbound_dead_letters_total", "never_done"))
 	})
@@ -117,5 +117,22 @@ func TestFlushSaysWhatIsLeft(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
 		require.ErrorContains(b.t, b.poller.Flush(ctx), "1 rows")
+	})
+}
+
+func TestRefusedRowIsBuriedAndHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.carrier.refuses = "bad"
+		b.start()
+		b.poller.pub.offer(line, b.store.put("a", "bad", "c"))
+		b.after(time.Second)
+		require.Equal(b.t, []string{"a", "c"}, b.carrier.all())
+		require.Empty(b.t, b.store.graves())
+		b.after(time.Minute)
+		require.Len(b.t, b.store.graves(), 1)
+		require.Contains(b.t, b.store.graves()[0].Reason, "refused 10 times")
+		require.NoError(b.t, b.poller.Flush(b.t.Context()))
+		require.Equal(b.t, []string{"a", "c"}, b.carrier.all())
 	})
 }
