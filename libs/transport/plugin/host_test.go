@@ -1,0 +1,434 @@
+package plugin_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/transport"
+	"github.com/cabine-pix/cabine/libs/transport/plugin"
+)
+
+const patience = 30 * time.Second
+
+// logged collects the host's log.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// config runs the test binary as the plugin.
+func config(t *testing.T) plugin.HostConfig {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return plugin.HostConfig{
+		Path: self, Env: []string{roleEnv + "=" + rolePlugin},
+		MinBackoff: 10 * time.Millisecond, PingInterval: 50 * time.Millisecond,
+	}
+}
+
+// start runs a host until the test ends and waits for its first process.
+func start(t *testing.T, cfg plugin.HostConfig) (*plugin.Host, *logged) {
+	t.Helper()
+	log := &logged{}
+	h, err := plugin.New(cfg, clock.System(), slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	await(t, h)
+	return h, log
+}
+
+func await(t *testing.T, h *plugin.Host) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, h.Await(ctx))
+}
+
+func pid(t *testing.T, h *plugin.Host) int {
+	t.Helper()
+	c, err := h.Capabilities(t.Context())
+	require.NoError(t, err)
+	n, err := strconv.Atoi(c.Version)
+	require.NoError(t, err)
+	return n
+}
+
+func permit(slot int, grant string, d time.Duration) transport.Permit {
+	return transport.Permit{
+		Slot:     transport.SlotID{Channel: pix.CPM, ISPB: "12345678", Slot: slot},
+		Grant:    grant,
+		NotAfter: clock.System().Now().Deadline(d),
+	}
+}
+
+func pull(ctx context.Context, tr transport.Transport, slot int, grant, cursor string) (transport.PullResult, error) {
+	return tr.Pull(ctx, transport.PullRequest{
+		Permit: permit(slot, grant, 5*time.Second), Cursor: cursor, Timeout: 5 * time.Second,
+	})
+}
+
+// inFlight starts a Pull that hangs and returns its end.
+func inFlight(t *testing.T, ctx context.Context, h *plugin.Host, slot int, cursor string) <-chan error {
+	t.Helper()
+	failed := make(chan error, 1)
+	began := make(chan struct{})
+	go func() {
+		close(began)
+		_, err := pull(ctx, h, slot, "g", cursor)
+		failed <- err
+	}()
+	<-began
+	// The stub answers other slots meanwhile; one round trip later the call has arrived.
+	_, err := pull(t.Context(), h, 99, "other", "")
+	require.NoError(t, err)
+	select {
+	case err := <-failed:
+		t.Fatalf("the call did not hang: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	return failed
+}
+
+func asError(t *testing.T, err error) *transport.Error {
+	t.Helper()
+	var e *transport.Error
+	require.ErrorAs(t, err, &e)
+	return e
+}
+
+// exited reports whether the process has ended. One that nobody reaped, because its
+// parent is gone and init does not care, holds no socket any more.
+func exited(pid int) func() bool {
+	return func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return true
+		}
+		state := stat[bytes.LastIndexByte(stat, ')')+1:]
+		return strings.HasPrefix(strings.TrimSpace(string(state)), "Z")
+	}
+}
+
+func TestCallsAndErrorsCrossWhole(t *testing.T) {
+	t.Parallel()
+	h, _ := start(t, config(t))
+	loop, stop, err := plugin.Loopback(newStub(), clock.System())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	for name, tr := range map[string]transport.Transport{"process": h, "loopback": loop} {
+		t.Run(name, func(t *testing.T) { crossing(t, tr) })
+	}
+}
+
+func crossing(t *testing.T, tr transport.Transport) {
+	ctx := t.Context()
+	c, err := tr.Capabilities(ctx)
+	require.NoError(t, err)
+	require.Equal(t, pix.Channels(), c.Channels)
+	require.NoError(t, tr.Ready(ctx, pix.CPM, "12345678"))
+	require.Equal(t, "the certificate has expired", asError(t, tr.Ready(ctx, pix.CSM, "12345678")).Reason)
+
+	p := permit(1, "g", 5*time.Second)
+	r, err := tr.Pull(ctx, transport.PullRequest{Permit: p, Cursor: "deadline", Timeout: time.Second})
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("%d/%d", p.NotAfter.Boot, p.NotAfter.Wall.UnixNano()), r.Cursor)
+	require.Equal(t, []transport.Message{{ResourceID: "id", Body: []byte("body")}}, r.Messages)
+
+	r, err = pull(ctx, tr, 1, "g", "full")
+	require.NoError(t, err, "the largest legal answer fits")
+	require.Len(t, r.Messages, transport.MaxMessages)
+	big := make([][]byte, transport.MaxMessages)
+	for i := range big {
+		big[i] = make([]byte, transport.MaxMessageBytes)
+	}
+	s, err := tr.Send(ctx, transport.SendRequest{Permit: p, Messages: big, Timeout: time.Second})
+	require.NoError(t, err, "the largest legal send fits")
+	require.Len(t, s.ResourceIDs, transport.MaxMessages)
+	_, err = tr.CloseStream(ctx, transport.CloseRequest{Permit: p, Cursor: "/c", Timeout: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, tr.Disconnect(ctx, p.Slot))
+
+	_, err = pull(ctx, tr, 1, "g", "throttled")
+	e := asError(t, err)
+	require.True(t, e.Exchange.Complete)
+	require.NotZero(t, e.Exchange.FirstByte)
+	e.Exchange = transport.Exchange{}
+	require.Equal(t, &transport.Error{
+		Kind: transport.Throttled, Status: 429, ProblemType: "urn:x", Title: "devagar",
+		RetryAfter: 3 * time.Second, Reason: "bucket?empty",
+	}, e)
+}
+
+func TestAnAnswerThatCannotBeIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	h, _ := start(t, config(t))
+	for cursor, kind := range map[string]transport.Kind{
+		"future":     transport.OutcomeUnknown,
+		"past":       transport.OutcomeUnknown,
+		"incomplete": transport.OutcomeUnknown,
+		"untyped":    transport.OutcomeUnknown,
+		"too-many":   transport.Malformed,
+		"too-large":  transport.Malformed,
+		"bad-cursor": transport.Malformed,
+		"bad-id":     transport.Malformed,
+	} {
+		t.Run(cursor, func(t *testing.T) {
+			t.Parallel()
+			p := permit(1, "g", 5*time.Second)
+			_, err := h.Pull(t.Context(), transport.PullRequest{Permit: p, Cursor: cursor, Timeout: time.Second})
+			require.ErrorIs(t, err, kind)
+			at, ok := transport.LastFirstByte(err, p.NotAfter)
+			require.Equal(t, kind == transport.OutcomeUnknown, ok)
+			if ok {
+				require.Equal(t, p.NotAfter.Boot, at, "the start deadline is the bound")
+			}
+		})
+	}
+}
+
+func TestRefusesLocallyWhatMayNotStart(t *testing.T) {
+	t.Parallel()
+	h, _ := start(t, config(t))
+	_, err := h.Pull(t.Context(), transport.PullRequest{Permit: permit(1, "g", 0), Timeout: time.Second})
+	require.ErrorIs(t, err, transport.NotSent)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = pull(ctx, h, 1, "g", "")
+	require.ErrorIs(t, err, transport.NotSent)
+	_, err = h.Pull(t.Context(), transport.PullRequest{Permit: permit(0, "g", time.Second), Timeout: time.Second})
+	require.ErrorIs(t, err, transport.NotSent)
+}
+
+func TestTheDeathOfAProcessBurnsItsGrants(t *testing.T) {
+	t.Parallel()
+	h, log := start(t, config(t))
+	first := pid(t, h)
+	_, err := pull(t.Context(), h, 1, "g", "")
+	require.NoError(t, err)
+	flight := inFlight(t, t.Context(), h, 2, "hang")
+
+	before := now()
+	require.NoError(t, unix.Kill(first, unix.SIGKILL))
+	err = <-flight
+	require.Less(t, now().Sub(before), time.Second, "noticed at once")
+	require.ErrorIs(t, err, transport.PluginGone)
+	reaped := asError(t, err).LastWrite
+	require.GreaterOrEqual(t, reaped, before)
+	require.LessOrEqual(t, reaped, now())
+
+	for range 2 { // once while none runs, perhaps, and once with the next
+		_, err = pull(t.Context(), h, 1, "g", "")
+		require.Equal(t, reaped, asError(t, err).LastWrite, "an idle slot of the dead process")
+		_, err = pull(t.Context(), h, 2, "g", "")
+		require.ErrorIs(t, err, transport.PluginGone)
+		await(t, h)
+	}
+	require.NotEqual(t, first, pid(t, h))
+	require.ErrorIs(t, h.Disconnect(t.Context(), permit(2, "g", 0).Slot), transport.PluginGone)
+	require.NoError(t, h.Disconnect(t.Context(), permit(2, "g", 0).Slot), "said once")
+	for slot := 1; slot <= 3; slot++ {
+		_, err = pull(t.Context(), h, slot, "next grant", "")
+		require.NoError(t, err)
+	}
+	require.Contains(t, log.String(), "cause=exit")
+}
+
+func TestWithoutAProcessASlotThatNeverUsedOneIsNotSent(t *testing.T) {
+	t.Parallel()
+	h, err := plugin.New(config(t), clock.System(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	require.NoError(t, err)
+	_, err = pull(t.Context(), h, 1, "g", "")
+	require.ErrorIs(t, err, transport.NotSent)
+	_, err = h.Capabilities(t.Context())
+	require.ErrorIs(t, err, transport.NotSent)
+	require.NoError(t, h.Disconnect(t.Context(), permit(1, "g", 0).Slot))
+}
+
+func TestExitAndPanicInTheMiddleOfACall(t *testing.T) {
+	t.Parallel()
+	for _, cursor := range []string{"exit", "panic"} {
+		t.Run(cursor, func(t *testing.T) {
+			t.Parallel()
+			h, _ := start(t, config(t))
+			_, err := pull(t.Context(), h, 1, "g", cursor)
+			require.ErrorIs(t, err, transport.PluginGone)
+			require.NotZero(t, asError(t, err).LastWrite)
+			await(t, h)
+		})
+	}
+}
+
+func TestAStoppedProcessBoundsNothingUntilItIsReplaced(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.SilenceLimit = 3 * time.Second
+	h, log := start(t, cfg)
+	first := pid(t, h)
+	require.NoError(t, unix.Kill(first, unix.SIGSTOP))
+
+	p := permit(1, "g", 300*time.Millisecond)
+	_, err := h.Pull(t.Context(), transport.PullRequest{Permit: p, Timeout: 300 * time.Millisecond})
+	require.ErrorIs(t, err, transport.PluginGone)
+	require.Zero(t, asError(t, err).LastWrite)
+	at, ok := transport.LastFirstByte(err, p.NotAfter)
+	require.True(t, ok)
+	require.Equal(t, p.NotAfter.Boot, at)
+
+	require.Eventually(t, exited(first), patience, 10*time.Millisecond, "killed, although stopped")
+	await(t, h)
+	_, err = pull(t.Context(), h, 1, "g", "")
+	require.NotZero(t, asError(t, err).LastWrite, "now there is a bound")
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "cause=silent") }, patience, time.Millisecond)
+}
+
+func TestCancellingACallBringsItsExchange(t *testing.T) {
+	t.Parallel()
+	h, _ := start(t, config(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	flight := inFlight(t, ctx, h, 1, "hang")
+	cancel()
+	err := <-flight
+	require.ErrorIs(t, err, transport.OutcomeUnknown)
+	require.NotZero(t, asError(t, err).Exchange.FirstByte)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	flight = inFlight(t, ctx, h, 1, "deaf")
+	cancel()
+	err = <-flight
+	require.ErrorIs(t, err, transport.PluginGone, "a transport that does not let go is not waited for")
+	require.Zero(t, asError(t, err).LastWrite)
+}
+
+func TestTheProcessInheritsNothing(t *testing.T) {
+	t.Parallel()
+	require.NotEmpty(t, os.Getenv("PATH"))
+	h, _ := start(t, config(t))
+	environment := asError(t, h.Ready(t.Context(), "env", "")).Reason
+	require.Contains(t, environment, roleEnv+"="+rolePlugin)
+	require.NotContains(t, environment, "PATH=")
+	group, err := unix.Getpgid(pid(t, h))
+	require.NoError(t, err)
+	require.Equal(t, pid(t, h), group)
+}
+
+func TestRunsOnlyTheExecutableThatWasMeant(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	file, err := os.Open(cfg.Path)
+	require.NoError(t, err)
+	sum := sha256.New()
+	_, err = io.Copy(sum, file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	cfg.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	h, _ := start(t, cfg)
+	pid(t, h)
+
+	cfg.SHA256 = strings.Repeat("0", 64)
+	refused(t, cfg, "checksums did not match")
+}
+
+// refused requires that no process comes to be and that the log says why.
+func refused(t *testing.T, cfg plugin.HostConfig, why string) {
+	t.Helper()
+	log := &logged{}
+	h, err := plugin.New(cfg, clock.System(), slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), why) }, patience, time.Millisecond)
+	_, err = h.Capabilities(t.Context())
+	require.ErrorIs(t, err, transport.NotSent)
+	cancel()
+	require.NoError(t, <-done)
+}
+
+func TestAnExecutableThatIsNoPlugin(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.Path, cfg.Env = "/bin/true", nil
+	refused(t, cfg, "did not start")
+	cfg.Path = "/does/not/exist"
+	refused(t, cfg, "no such file")
+	cfg = config(t)
+	cfg.Env = []string{roleEnv + "=" + roleMute}
+	cfg.StartTimeout = 500 * time.Millisecond
+	refused(t, cfg, "did not start")
+}
+
+func TestStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	h, err := plugin.New(config(t), clock.System(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	await(t, h)
+	n := pid(t, h)
+	cancel()
+	require.NoError(t, <-done)
+	require.True(t, exited(n)(), "Run returns after the process has gone")
+	_, err = pull(t.Context(), h, 1, "g", "")
+	require.ErrorIs(t, err, transport.NotSent)
+}
+
+func TestDiesWithItsHost(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	host := exec.Command(self)
+	host.Env = []string{roleEnv + "=" + roleHost, "TMPDIR=" + t.TempDir()}
+	out, err := host.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, host.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	n, err := strconv.Atoi(strings.TrimSpace(line))
+	require.NoError(t, err)
+	require.False(t, exited(n)())
+
+	require.NoError(t, host.Process.Kill())
+	died := time.Now()
+	require.Error(t, host.Wait())
+	require.Eventually(t, exited(n), time.Second, time.Millisecond)
+	t.Logf("gone after %v", time.Since(died))
+}
