@@ -1,0 +1,181 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Change is what Provision did or found about one stream or consumer.
+type Change struct {
+	// Object is e.g. "stream PIX_INBOUND" or "consumer PIX_INBOUND/payments".
+	Object string
+	// Created, or Updated; neither with Drift: it differs and was left alone.
+	Created, Updated bool
+	// Drift names each field that differs, e.g. "max_age: 1h0m0s, declared 24h0m0s".
+	Drift []string
+}
+
+// Drifted reports a difference that stands.
+func (c Change) Drifted() bool { return len(c.Drift) > 0 && !c.Updated }
+
+// Provision creates what is missing of the topology and compares the rest with it. What
+// differs is changed only if update is set, and reported either way. It may be repeated and
+// may run twice at once. Nothing is ever deleted. It is a deploy step, not a service's.
+func (b *Bus) Provision(ctx context.Context, t Topology, update bool) ([]Change, error) {
+	if err := t.Validate(); err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	changes := make([]Change, 0, len(t.Streams)+len(t.Consumers))
+	for _, s := range t.Streams {
+		c, err := b.provisionStream(ctx, s, update)
+		if err != nil {
+			return changes, translate("provision "+c.Object, err)
+		}
+		changes = append(changes, c)
+	}
+	for _, k := range t.Consumers {
+		c, err := b.provisionConsumer(ctx, k, update)
+		if err != nil {
+			return changes, translate("provision "+c.Object, err)
+		}
+		changes = append(changes, c)
+	}
+	return changes, nil
+}
+
+// Bind looks every stream and consumer of the topology up and creates none. All that is
+// missing is named in one ErrNotProvisioned.
+func (b *Bus) Bind(ctx context.Context, t Topology) error {
+	var missing []error
+	for _, s := range t.Streams {
+		if _, err := b.js.Stream(ctx, s.Name); err != nil {
+			missing = append(missing, translate("stream "+s.Name, err))
+		}
+	}
+	for _, c := range t.Consumers {
+		if _, err := b.js.Consumer(ctx, c.Stream, c.Name); err != nil {
+			missing = append(missing, translate("consumer "+c.Stream+"/"+c.Name, err))
+		}
+	}
+	return errors.Join(missing...)
+}
+
+func (b *Bus) provisionStream(ctx context.Context, s Stream, update bool) (Change, error) {
+	c := Change{Object: "stream " + s.Name}
+	stream, err := b.js.Stream(ctx, s.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		want := s.apply(jetstream.StreamConfig{})
+		if stream, err = b.js.CreateStream(ctx, want); err == nil {
+			c.Created = true
+			return c, nil
+		}
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else created it meanwhile
+			stream, err = b.js.Stream(ctx, s.Name)
+		}
+	}
+	if err != nil {
+		return c, err
+	}
+	have := stream.CachedInfo().Config
+	want := s.apply(have)
+	c.Drift = drift(
+		field("description", have.Description, want.Description),
+		field("retention", have.Retention, want.Retention),
+		field("storage", have.Storage, want.Storage),
+		field("discard", have.Discard, want.Discard),
+		field("replicas", have.Replicas, want.Replicas),
+		field("max_age", have.MaxAge, want.MaxAge),
+		field("max_bytes", have.MaxBytes, want.MaxBytes),
+		field("max_msg_size", have.MaxMsgSize, want.MaxMsgSize),
+		field("duplicate_window", have.Duplicates, want.Duplicates),
+		list("subjects", have.Subjects, want.Subjects),
+	)
+	if len(c.Drift) > 0 && update {
+		_, err = b.js.UpdateStream(ctx, want)
+		c.Updated = err == nil
+	}
+	return c, err
+}
+
+func (s Stream) apply(c jetstream.StreamConfig) jetstream.StreamConfig {
+	c.Name, c.Description, c.Subjects = s.Name, s.Description, s.Subjects
+	c.Retention, c.Storage, c.Discard = jetstream.LimitsPolicy, jetstream.FileStorage, jetstream.DiscardOld
+	c.Replicas, c.MaxAge, c.MaxBytes = s.Replicas, s.MaxAge, s.MaxBytes
+	c.MaxMsgSize, c.Duplicates = s.MaxMessageBytes, s.Duplicates
+	return c
+}
+
+func (b *Bus) provisionConsumer(ctx context.Context, k Consumer, update bool) (Change, error) {
+	c := Change{Object: "consumer " + k.Stream + "/" + k.Name}
+	consumer, err := b.js.Consumer(ctx, k.Stream, k.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		want := k.apply(jetstream.ConsumerConfig{})
+		if consumer, err = b.js.CreateConsumer(ctx, k.Stream, want); err == nil {
+			c.Created = true
+			return c, nil
+		}
+		if errors.Is(err, jetstream.ErrConsumerExists) { // somebody else created it meanwhile
+			consumer, err = b.js.Consumer(ctx, k.Stream, k.Name)
+		}
+	}
+	if err != nil {
+		return c, err
+	}
+	have := consumer.CachedInfo().Config
+	want := k.apply(have)
+	c.Drift = drift(
+		field("ack_policy", have.AckPolicy, want.AckPolicy),
+		field("deliver_policy", have.DeliverPolicy, want.DeliverPolicy),
+		field("ack_wait", have.AckWait, want.AckWait),
+		field("max_deliver", have.MaxDeliver, want.MaxDeliver),
+		field("max_ack_pending", have.MaxAckPending, want.MaxAckPending),
+		list("filter_subjects", filters(have), filters(want)),
+	)
+	if len(c.Drift) > 0 && update {
+		_, err = b.js.UpdateConsumer(ctx, k.Stream, want)
+		c.Updated = err == nil
+	}
+	return c, err
+}
+
+func (k Consumer) apply(c jetstream.ConsumerConfig) jetstream.ConsumerConfig {
+	c.Durable, c.Name = k.Name, k.Name
+	c.AckPolicy, c.DeliverPolicy = jetstream.AckExplicitPolicy, jetstream.DeliverAllPolicy
+	c.AckWait, c.MaxDeliver, c.MaxAckPending = k.AckWait, -1, k.MaxAckPending
+	c.FilterSubject, c.FilterSubjects = "", nil
+	if len(k.Subjects) == 1 { // the server answers one filter in this field
+		c.FilterSubject = k.Subjects[0]
+	} else {
+		c.FilterSubjects = k.Subjects
+	}
+	return c
+}
+
+func filters(c jetstream.ConsumerConfig) []string {
+	if c.FilterSubject != "" {
+		return []string{c.FilterSubject}
+	}
+	return c.FilterSubjects
+}
+
+func drift(differences ...string) []string {
+	return slices.DeleteFunc(differences, func(s string) bool { return s == "" })
+}
+
+func field[T comparable](name string, have, want T) string {
+	if have == want {
+		return ""
+	}
+	return fmt.Sprintf("%s: %v, declared %v", name, have, want)
+}
+
+func list(name string, have, want []string) string {
+	if slices.Equal(have, want) {
+		return ""
+	}
+	return fmt.Sprintf("%s: %v, declared %v", name, have, want)
+}
