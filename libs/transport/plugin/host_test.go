@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -138,13 +140,28 @@ func asError(t *testing.T, err error) *transport.Error {
 // parent is gone and init does not care, holds no socket any more.
 func exited(pid int) func() bool {
 	return func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return true
-		}
-		state := stat[bytes.LastIndexByte(stat, ')')+1:]
-		return strings.HasPrefix(strings.TrimSpace(string(state)), "Z")
+		s := state(fmt.Sprintf("/proc/%d/stat", pid))
+		return s == "" || s == "Z"
 	}
+}
+
+// state returns the letter of a process or thread, empty when there is none.
+func state(path string) string {
+	stat, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]
+}
+
+// stop stops the process and returns when its last thread stands still.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+	require.Eventually(t, func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return err == nil && !slices.ContainsFunc(threads, func(p string) bool { return state(p) != "T" })
+	}, patience, time.Millisecond)
 }
 
 func TestCallsAndErrorsCrossWhole(t *testing.T) {
@@ -302,7 +319,7 @@ func TestAStoppedProcessBoundsNothingUntilItIsReplaced(t *testing.T) {
 	cfg.SilenceLimit = 3 * time.Second
 	h, log := start(t, cfg)
 	first := pid(t, h)
-	require.NoError(t, unix.Kill(first, unix.SIGSTOP))
+	stop(t, first)
 
 	p := permit(1, "g", 300*time.Millisecond)
 	_, err := h.Pull(t.Context(), transport.PullRequest{Permit: p, Timeout: 300 * time.Millisecond})
@@ -431,4 +448,21 @@ func TestDiesWithItsHost(t *testing.T) {
 	require.Error(t, host.Wait())
 	require.Eventually(t, exited(n), time.Second, time.Millisecond)
 	t.Logf("gone after %v", time.Since(died))
+}
+
+// TestLeavesWhenItsParentIsAnother starts a plugin whose host is already another
+// process, as after a death that the kernel's signal missed.
+func TestLeavesWhenItsParentIsAnother(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	orphan := exec.Command(self)
+	orphan.Env = []string{
+		roleEnv + "=" + rolePlugin, "CABINE_TRANSPORT_HOST_PID=1",
+		"CABINE_TRANSPORT_PLUGIN=7d1f0b1e5f0c4e0f9c56b7a2b1f4c8d3", "PLUGIN_PROTOCOL_VERSIONS=1",
+	}
+	began := time.Now()
+	require.Error(t, orphan.Run())
+	require.Equal(t, 3, orphan.ProcessState.ExitCode())
+	require.Less(t, time.Since(began), 5*time.Second)
 }
