@@ -115,12 +115,15 @@ func (opt *options) define(fs *flag.FlagSet) {
 	fs.DurationVar(&b.Hold, "hold", 5*time.Second, "how long a read waits for a message")
 	fs.IntVar(&b.Cap, "cap", 6, "most requests at once per channel and ISPB before a violation")
 	fs.IntVar(&b.Limit, "limit", 6, "most at once per channel and ISPB before 429")
-	fs.StringVar((*string)(&b.CountBy), "count-by", string(icomtest.ByRequests), "what --limit counts: requests or streams")
-	fs.DurationVar(&b.RedeliverAfter, "redeliver-after", 30*time.Second, "idle time after which an unconfirmed delivery comes again")
+	fs.StringVar((*string)(&b.CountBy), "count-by", string(icomtest.ByRequests),
+		"what --limit counts: requests or streams")
+	fs.DurationVar(&b.RedeliverAfter, "redeliver-after", 30*time.Second,
+		"idle time after which an unconfirmed delivery comes again")
 	fs.DurationVar(&b.StreamExpiry, "stream-expiry", 2*time.Minute, "idle time after which a stream is gone")
 	fs.Uint64Var(&b.Seed, "seed", 0, "seed of every random choice; 0 takes one from the clock")
 	fs.StringVar(&b.Examples, "examples", "", "directory of official example messages to serve instead of look-alikes")
 	fs.BoolVar(&b.Unmetered, "unmetered", false, "switch the traffic buckets off")
+	fs.BoolVar(&b.Validates, "validate", false, "complain with admi.002 about malformed messages")
 	fs.BoolVar(&b.NoGzip, "no-gzip", false, "answer plain even when the client accepts gzip")
 	fs.BoolVar(&b.ForgetIDs, "forget-ids", false, "keep no list of message identifiers, for long runs")
 }

@@ -175,7 +175,9 @@ func (b *Bank) EnqueueExamples(channel pix.Channel, ispb pix.ISPB, n int, kinds 
 const feedTick = 2 * time.Millisecond
 
 // Feed enqueues examples at a rate per second until n are in (0: without end) or ctx ends, which is no error.
-func (b *Bank) Feed(ctx context.Context, channel pix.Channel, ispb pix.ISPB, n int, rate float64, kinds ...string) error {
+func (b *Bank) Feed(
+	ctx context.Context, channel pix.Channel, ispb pix.ISPB, n int, rate float64, kinds ...string,
+) error {
 	if rate <= 0 {
 		_, err := b.EnqueueExamples(channel, ispb, n, kinds...)
 		return err

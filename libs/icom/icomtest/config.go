@@ -50,6 +50,10 @@ type Config struct {
 	NoGzip bool
 	// Unmetered switches the traffic buckets off, for benchmarks.
 	Unmetered bool
+	// Validates makes the bank look at what participants send, after it was stored, and
+	// complain with admi.002 on their read streams about XML that is not well-formed, an
+	// unknown version, a wrong Fr, To or BizMsgIdr, or a missing signature.
+	Validates bool
 	// ForgetIDs keeps no list of message identifiers, for long benchmarks: IDs is empty then.
 	ForgetIDs bool
 	// Timeline is how many requests are remembered per channel and ISPB. Default 4096.

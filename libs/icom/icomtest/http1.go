@@ -81,7 +81,9 @@ func readRequest(br *bufio.Reader, maxBody int) (*request, error) {
 		return nil, malformedRequest("Linha de requisição inválida")
 	}
 	if proto != "HTTP/1.1" {
-		return nil, &refusal{status: http.StatusHTTPVersionNotSupported, problem: "version", title: "Versão HTTP não suportada"}
+		return nil, &refusal{
+			status: http.StatusHTTPVersionNotSupported, problem: "version", title: "Versão HTTP não suportada",
+		}
 	}
 	req := &request{method: method, target: target, header: make([]field, 0, 8)}
 	for {

@@ -73,7 +73,8 @@ func (b *Bank) checkHeaders(req *request) *refusal {
 
 func notAcceptable(broke string) *refusal {
 	return &refusal{
-		status: http.StatusNotAcceptable, problem: "notAcceptable", title: "Formato de resposta não disponível", broke: broke,
+		status: http.StatusNotAcceptable, problem: "notAcceptable",
+		title: "Formato de resposta não disponível", broke: broke,
 	}
 }
 
@@ -89,7 +90,8 @@ func (c *conn) serve(ctx context.Context, t task) *answer {
 		return catalog(t.req.target)
 	}
 	if t.ispb != c.desk.ispb {
-		c.desk.ledger.violate(c.now(), Violation{Kind: WrongISPB, Detail: "path of " + strconv.QuoteToASCII(string(t.ispb))})
+		detail := "path of " + strconv.QuoteToASCII(string(t.ispb))
+		c.desk.ledger.violate(c.now(), Violation{Kind: WrongISPB, Detail: detail})
 		return problem(http.StatusForbidden, icom.ProblemForbidden, "Certificado não autorizado para o participante")
 	}
 	if c.bank.cfg.CountBy == ByRequests && t.inProgress > c.bank.cfg.Limit {
@@ -141,11 +143,11 @@ func faultAnswer(f Fault) *answer {
 	return a
 }
 
-// catalog tells the versions of the look-alikes; the real list is longer.
+// catalog tells the versions that the bank takes or gives.
 func catalog(target string) *answer {
-	names := []string{"pacs.008.spi.1.16", "pacs.002.spi.1.17"}
+	names := accepted()
 	if target == icom.PathCatalogOut {
-		names = append(names, "admi.002.spi.1.5")
+		names = emitted()
 	}
 	var b strings.Builder
 	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><Catalog>`)

@@ -13,7 +13,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/icom"
 )
 
-// send stores what a participant posts. It validates the envelope of HTTP and nothing of the messages.
+// send stores what a participant posts. What the answer says depends on HTTP alone, never on the messages.
 func (c *conn) send(t task) *answer {
 	messages, refused := c.bank.unpack(t.req)
 	if refused != nil {
@@ -34,8 +34,12 @@ func (c *conn) send(t task) *answer {
 		if !c.bank.cfg.Unmetered {
 			q.debit(types[i], icom.Cost(types[i], operations(m)))
 		}
+		received := Received{Channel: c.channel, ISPB: t.ispb, ResourceID: ids[i], Body: m}
 		if c.bank.cfg.OnReceive != nil {
-			c.bank.cfg.OnReceive(Received{Channel: c.channel, ISPB: t.ispb, ResourceID: ids[i], Body: m})
+			c.bank.cfg.OnReceive(received)
+		}
+		if c.bank.cfg.Validates {
+			c.complain(received)
 		}
 	}
 	return &answer{status: http.StatusCreated, header: []field{{icom.HeaderResourceID, strings.Join(ids, ",")}}}

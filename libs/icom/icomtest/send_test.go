@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/tls"
+	"encoding/xml"
 	"fmt"
 	"net/http"
 	"strings"
@@ -58,6 +59,45 @@ func TestSend(t *testing.T) {
 	require.Equal(t, icomtest.Received{Channel: pix.CPM, ISPB: bankA, ResourceID: ids[1], Body: []byte("<c/>")}, got[2])
 	require.Equal(t, "<d/>", string(got[3].Body))
 	require.EqualValues(t, 4, b.Report().Participant(pix.CPM, bankA).Received)
+}
+
+// signed is a message as a participant sends it, as far as the bank looks.
+func signed(ns, from, to, bizID, def, signature string) string {
+	id := func(s string) string { return "<FIId><FinInstnId><Othr><Id>" + s + "</Id></Othr></FinInstnId></FIId>" }
+	return `<Envelope xmlns="https://www.bcb.gov.br/pi/` + ns + `"><AppHdr><Fr>` + id(from) + "</Fr><To>" + id(to) + "</To>" +
+		"<BizMsgIdr>" + bizID + "</BizMsgIdr><MsgDefIdr>" + def + "</MsgDefIdr><Sgntr>" + signature + "</Sgntr></AppHdr></Envelope>"
+}
+
+func TestComplaintsComeOnTheReadStream(t *testing.T) {
+	t.Parallel()
+	b := start(t, icomtest.Config{Validates: true, Hold: short})
+	c := dial(t, b, pix.CPM, bankA)
+	const biz, signature = "M1234567801234567890123456789012", `<ds:Signature xmlns:ds="http://www.w3.org/2000/09/xmldsig#"/>`
+	good := signed("pacs.008/1.16", "12345678", "00038166", biz, "pacs.008.spi.1.16", signature)
+	bad := map[string]string{
+		"well-formed": "<Envelope>",
+		"root":        "<a/>",
+		"catalogue":   signed("pacs.008/1.15", "12345678", "00038166", biz, "pacs.008.spi.1.15", signature),
+		"namespace":   signed("pacs.002/1.17", "12345678", "00038166", biz, "pacs.008.spi.1.16", signature),
+		"Fr":          signed("pacs.008/1.16", "99999A04", "00038166", biz, "pacs.008.spi.1.16", signature),
+		"To":          signed("pacs.008/1.16", "12345678", "99999A04", biz, "pacs.008.spi.1.16", signature),
+		"BizMsgIdr":   signed("pacs.008/1.16", "12345678", "00038166", "M1", "pacs.008.spi.1.16", signature),
+		"Sgntr":       signed("pacs.008/1.16", "12345678", "00038166", biz, "pacs.008.spi.1.16", ""),
+	}
+	require.Equal(t, http.StatusCreated, c.post(good, post).StatusCode)
+	cursor := ""
+	for why, message := range bad {
+		resp := c.post(message, post)
+		require.Equal(t, http.StatusCreated, resp.StatusCode, "the complaint comes later")
+		ref := resp.Header.Get(icom.HeaderResourceID)
+		read := c.pull(cursor)
+		cursor = next(read)
+		_, bodies := messages(t, read)
+		require.Len(t, bodies, 1)
+		require.Contains(t, bodies[0], "<Ref>"+ref+"</Ref>")
+		require.Contains(t, bodies[0], why)
+		require.NoError(t, xml.Unmarshal([]byte(bodies[0]), new(struct{})))
+	}
 }
 
 func TestSendRefusals(t *testing.T) {
