@@ -83,7 +83,7 @@ func (h *Host) once(ctx context.Context) {
 		}
 		return
 	}
-	h.log.InfoContext(ctx, "transport process started", "path", h.cfg.Path, "pid", p.run.ID())
+	h.log.InfoContext(ctx, "transport process started", "path", h.cfg.Path, "pid", p.run.process())
 	h.set(p)
 	began := time.Now()
 	cause := p.watch(ctx)
@@ -127,6 +127,15 @@ func (h *Host) Await(ctx context.Context) error {
 		case <-changed:
 		}
 	}
+}
+
+// PID returns the process that can be called, for operators and tests; 0 while none runs.
+func (h *Host) PID() int {
+	p, err := h.running()
+	if err != nil {
+		return 0
+	}
+	return p.run.process()
 }
 
 // running returns the process that can be called.

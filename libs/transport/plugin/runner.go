@@ -174,10 +174,12 @@ func (r *runner) Stderr() io.ReadCloser { return r.stderr }
 func (r *runner) Name() string { return r.cfg.Path }
 
 // ID implements runner.Runner.
-func (r *runner) ID() string {
+func (r *runner) ID() string { return strconv.Itoa(r.process()) }
+
+func (r *runner) process() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return strconv.Itoa(r.pid)
+	return r.pid
 }
 
 // Diagnose implements runner.Runner.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
@@ -15,8 +14,6 @@ import (
 	"github.com/cabine-pix/cabine/libs/transport"
 	"github.com/cabine-pix/cabine/plugins/transport-bacen/bacen"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ispb = pix.ISPB("12345678")
 
