@@ -14,7 +14,8 @@ import (
 func TestProblemRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := icom.Problem{
-		Type: icom.ProblemType(icom.ProblemInvalidHeader), Title: `Um dos cabeçalhos <enviados> & "outros" não era esperado`,
+		Type:  icom.ProblemType(icom.ProblemInvalidHeader),
+		Title: `Um dos cabeçalhos <enviados> & "outros" não era esperado`,
 	}
 	require.Equal(t, "https://icom.pi.rsfn.net.br/api/v1/error/invalidHeader", p.Type)
 	require.Equal(t, "invalidHeader", p.Name())
@@ -25,8 +26,8 @@ func TestProblemRoundTrip(t *testing.T) {
 
 func TestParseProblem(t *testing.T) {
 	t.Parallel()
-	p, err := icom.ParseProblem(strings.NewReader(
-		"<p:problem xmlns:p=\"urn:ietf:rfc:7807\">\n<p:type> a/b </p:type><p:status>400</p:status><p:title>T</p:title></p:problem>"))
+	p, err := icom.ParseProblem(strings.NewReader("<p:problem xmlns:p=\"urn:ietf:rfc:7807\">\n" +
+		"<p:type> a/b </p:type><p:status>400</p:status><p:title>T</p:title></p:problem>"))
 	require.NoError(t, err)
 	require.Equal(t, icom.Problem{Type: "a/b", Title: "T"}, p)
 	require.Equal(t, "b", p.Name())

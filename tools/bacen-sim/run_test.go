@@ -52,7 +52,8 @@ func TestProcess(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: clientConfig(t, at.Clients[participant])}
 	defer transport.CloseIdleConnections()
 	for _, addr := range []string{at.CPM, at.CSM} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+icom.PathStreamStart(participant), nil)
+		url := "https://" + addr + icom.PathStreamStart(participant)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		require.NoError(t, err)
 		req.Host = "localhost"
 		req.Header.Set("Accept", icom.TypeXML)
@@ -85,7 +86,9 @@ func clientConfig(t *testing.T, files icomtest.Files) *tls.Config {
 	require.NoError(t, err)
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(ca))
-	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	return &tls.Config{
+		Certificates: []tls.Certificate{cert}, RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12,
+	}
 }
 
 func fetchReport(t *testing.T, control string) icomtest.Report {

@@ -139,8 +139,10 @@ func problemOf(t *testing.T, resp *http.Response) string {
 	return p.Name()
 }
 
-// eventually polls the count of one participant.
-func eventually(t *testing.T, b *icomtest.Bank, channel pix.Channel, cond func(icomtest.Participant) bool, what string) {
+// eventually polls the count of bankA.
+func eventually(
+	t *testing.T, b *icomtest.Bank, channel pix.Channel, cond func(icomtest.Participant) bool, what string,
+) {
 	t.Helper()
 	require.Eventually(t, func() bool { return cond(b.Report().Participant(channel, bankA)) }, wait, tick, what)
 }

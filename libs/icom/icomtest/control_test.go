@@ -33,7 +33,8 @@ func controlled(t *testing.T, b *icomtest.Bank) func(method, target, body string
 	})
 	return func(method, target, body string) (int, string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+ln.Addr().String()+target, strings.NewReader(body))
+		url := "http://" + ln.Addr().String() + target
+		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded") // as curl -d says
 		resp, err := transport.RoundTrip(req)

@@ -133,12 +133,14 @@ func TestFaultsAreOfTheirChannelAndKindAndOfTheSeed(t *testing.T) {
 	require.InDelta(t, 32, strings.Count(one, "503"), 16)
 }
 
-func TestMalformedAnswers(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		how   icomtest.Malformed
-		check func(*testing.T, *http.Response)
-	}{
+// malformation is one way to spoil an answer of two messages, and how a client sees it.
+type malformation struct {
+	how   icomtest.Malformed
+	check func(*testing.T, *http.Response)
+}
+
+func malformations() []malformation {
+	return []malformation{
 		{icomtest.NoBoundary, func(t *testing.T, r *http.Response) {
 			_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 			require.NoError(t, err)
@@ -189,7 +191,12 @@ func TestMalformedAnswers(t *testing.T) {
 			require.NoError(t, err)
 			require.Greater(t, n, int64(12<<20))
 		}},
-	} {
+	}
+}
+
+func TestMalformedAnswers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range malformations() {
 		t.Run(string(tt.how), func(t *testing.T) {
 			t.Parallel()
 			b := start(t, icomtest.Config{Hold: short})
@@ -224,7 +231,8 @@ func TestCutConnections(t *testing.T) {
 	require.Equal(t, 1, b.CutConnections(pix.CPM))
 	_, err := c.br.ReadByte()
 	require.Error(t, err)
-	eventually(t, b, pix.CPM, func(p icomtest.Participant) bool { return p.ConnectionsNow == 0 && p.RequestsNow == 0 }, "it ends")
+	ended := func(p icomtest.Participant) bool { return p.ConnectionsNow == 0 && p.RequestsNow == 0 }
+	eventually(t, b, pix.CPM, ended, "it ends")
 }
 
 func firstPart(t *testing.T, resp *http.Response) *multipart.Part {

@@ -20,7 +20,8 @@ func readers(t *testing.T, b *icomtest.Bank, n int) []*client {
 	for i := range out {
 		out[i] = dial(t, b, pix.CPM, bankA)
 		out[i].write(http.MethodGet, icom.PathStreamStart(bankA), "", "Accept: multipart/mixed")
-		eventually(t, b, pix.CPM, func(p icomtest.Participant) bool { return p.RequestsTotal == uint64(i+1) }, "the read is seen")
+		seen := func(p icomtest.Participant) bool { return p.RequestsTotal == uint64(i+1) }
+		eventually(t, b, pix.CPM, seen, "the read is seen")
 	}
 	return out
 }
@@ -107,7 +108,8 @@ func TestHalfARequestCountsFromItsFirstByte(t *testing.T) {
 	require.NoError(t, err)
 	eventually(t, b, pix.CPM, func(p icomtest.Participant) bool { return p.RequestsNow == 1 }, "one byte is enough")
 	require.Equal(t, http.StatusRequestTimeout, c.read().StatusCode)
-	eventually(t, b, pix.CPM, func(p icomtest.Participant) bool { return p.RequestsNow == 0 && p.ConnectionsNow == 0 }, "408 ends it")
+	ended := func(p icomtest.Participant) bool { return p.RequestsNow == 0 && p.ConnectionsNow == 0 }
+	eventually(t, b, pix.CPM, ended, "408 ends it")
 	r := b.Requests(pix.CPM, bankA)
 	require.Len(t, r, 1)
 	require.GreaterOrEqual(t, r[0].EndBoot.Sub(r[0].FirstByteBoot), 40*time.Millisecond)

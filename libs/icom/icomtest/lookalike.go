@@ -21,7 +21,8 @@ func envelope(msg, version, document string) string {
 	return `<?xml version="1.0" encoding="UTF-8" standalone="no"?>` +
 		`<Envelope xmlns="https://www.bcb.gov.br/pi/` + msg + `/` + version + `"><AppHdr>` +
 		party("Fr", "00038166") + party("To", "") +
-		`<BizMsgIdr></BizMsgIdr><MsgDefIdr>` + msg + `.spi.` + version + `</MsgDefIdr><CreDt></CreDt><Sgntr></Sgntr></AppHdr>` +
+		`<BizMsgIdr></BizMsgIdr><MsgDefIdr>` + msg + `.spi.` + version + `</MsgDefIdr>` +
+		`<CreDt></CreDt><Sgntr></Sgntr></AppHdr>` +
 		`<Document>` + document + `</Document></Envelope>`
 }
 
@@ -36,7 +37,8 @@ func pacs008(initiation, proxy string) string {
 	agent := func(tag string) string {
 		return `<` + tag + `><FinInstnId><ClrSysMmbId><MmbId></MmbId></ClrSysMmbId></FinInstnId></` + tag + `>`
 	}
-	return envelope("pacs.008", "1.16", `<FIToFICstmrCdtTrf><GrpHdr><MsgId></MsgId><CreDtTm></CreDtTm><NbOfTxs>1</NbOfTxs>`+
+	return envelope("pacs.008", "1.16", `<FIToFICstmrCdtTrf>`+
+		`<GrpHdr><MsgId></MsgId><CreDtTm></CreDtTm><NbOfTxs>1</NbOfTxs>`+
 		`<SttlmInf><SttlmMtd>CLRG</SttlmMtd></SttlmInf>`+
 		`<PmtTpInf><InstrPrty>HIGH</InstrPrty><SvcLvl><Prtry>PAGPRI</Prtry></SvcLvl></PmtTpInf></GrpHdr>`+
 		`<CdtTrfTxInf><PmtId><EndToEndId></EndToEndId></PmtId><IntrBkSttlmAmt Ccy="BRL"></IntrBkSttlmAmt>`+

@@ -64,15 +64,17 @@ func TestSend(t *testing.T) {
 // signed is a message as a participant sends it, as far as the bank looks.
 func signed(ns, from, to, bizID, def, signature string) string {
 	id := func(s string) string { return "<FIId><FinInstnId><Othr><Id>" + s + "</Id></Othr></FinInstnId></FIId>" }
-	return `<Envelope xmlns="https://www.bcb.gov.br/pi/` + ns + `"><AppHdr><Fr>` + id(from) + "</Fr><To>" + id(to) + "</To>" +
-		"<BizMsgIdr>" + bizID + "</BizMsgIdr><MsgDefIdr>" + def + "</MsgDefIdr><Sgntr>" + signature + "</Sgntr></AppHdr></Envelope>"
+	return `<Envelope xmlns="https://www.bcb.gov.br/pi/` + ns + `"><AppHdr>` +
+		"<Fr>" + id(from) + "</Fr><To>" + id(to) + "</To><BizMsgIdr>" + bizID + "</BizMsgIdr>" +
+		"<MsgDefIdr>" + def + "</MsgDefIdr><Sgntr>" + signature + "</Sgntr></AppHdr></Envelope>"
 }
 
 func TestComplaintsComeOnTheReadStream(t *testing.T) {
 	t.Parallel()
 	b := start(t, icomtest.Config{Validates: true, Hold: short})
 	c := dial(t, b, pix.CPM, bankA)
-	const biz, signature = "M1234567801234567890123456789012", `<ds:Signature xmlns:ds="http://www.w3.org/2000/09/xmldsig#"/>`
+	const biz = "M1234567801234567890123456789012"
+	const signature = `<ds:Signature xmlns:ds="http://www.w3.org/2000/09/xmldsig#"/>`
 	good := signed("pacs.008/1.16", "12345678", "00038166", biz, "pacs.008.spi.1.16", signature)
 	bad := map[string]string{
 		"well-formed": "<Envelope>",
@@ -135,7 +137,8 @@ func TestBucketsEmptyAndFill(t *testing.T) {
 	resp := c.post(message, post)
 	require.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 	require.Equal(t, "1", resp.Header.Get(icom.HeaderRetryAfter))
-	require.Equal(t, http.StatusCreated, dial(t, b, pix.CPM, bankB).post(message, post).StatusCode, "a bucket per participant")
+	other := dial(t, b, pix.CPM, bankB).post(message, post)
+	require.Equal(t, http.StatusCreated, other.StatusCode, "a bucket per participant")
 	fake.Advance(time.Second)
 	require.Equal(t, http.StatusCreated, c.post(message, post).StatusCode)
 }
