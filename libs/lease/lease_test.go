@@ -105,8 +105,8 @@ func TestCoolDownCoversTheLastPossibleWrite(t *testing.T) {
 			now := clock.System().Now().Boot
 			at := last(l, now)
 			require.NoError(t, l.CoolDown(t.Context(), at))
-			want := tm.BankHold + tm.Eps() - clock.System().Now().Boot.Sub(at)
 			left := w.ttl(1)
+			want := tm.BankHold + tm.Eps() - clock.System().Now().Boot.Sub(at)
 			require.GreaterOrEqual(t, left, want-2*time.Millisecond)
 			require.Less(t, left, want+200*time.Millisecond)
 			h, err := s.Snapshot(t.Context())

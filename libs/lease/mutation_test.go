@@ -64,7 +64,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return w.rdb.HGet(t.Context(), w.name+":state", "incarnation").Val() == "another"
 		}},
 		{"renewal compares", func(s *scripts) {
-			replace(&s.renew, "holder == value or", "holder or")
+			replace(&s.renew, "if holder == value then", "if holder then")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, k := replica(notRunning())
 			l := w.acquire(a, Poll)
@@ -73,7 +73,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return l.Err() == nil
 		}},
 		{"renewal re-creates only in a quarantine", func(s *scripts) {
-			replace(&s.renew, "(not holder and left > 0)", "not holder")
+			replace(&s.renew, "not holder and left > 0", "not holder")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, k := replica(notRunning())
 			l := w.acquire(a, Poll)
@@ -82,7 +82,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return l.Err() == nil
 		}},
 		{"grace", func(s *scripts) {
-			replace(&s.renew, "or (not holder and left > 0)", "")
+			replace(&s.renew, "not holder and left > 0", "false")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, k := replica(notRunning())
 			l := w.acquire(a, Poll)
@@ -120,7 +120,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return granted(t, b)
 		}},
 		{"F7 renewal rewrites the record", func(s *scripts) {
-			replace(&s.renew, "'config', config, 'config_until', now + longest, ", "")
+			replace(&s.renew, "'config_until', now + longest", "'other', 0")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, k := replica(notRunning())
 			w.acquire(a, Poll)

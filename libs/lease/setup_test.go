@@ -40,14 +40,14 @@ func short() Timing {
 
 // world is one Redis, one set name and as many replicas as a test wants.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	addr string
 	rdb  *redis.Client
 	name string
 	made atomic.Int32
 }
 
-func newWorld(t *testing.T, r *devstack.Redis) *world {
+func newWorld(t testing.TB, r *devstack.Redis) *world {
 	t.Helper()
 	w := &world{t: t, addr: r.Addr(), name: "sem:icom:{cpm:" + strings.NewReplacer("/", "-", "=", "-", ",", "-").Replace(t.Name()) + "}"}
 	w.rdb = redis.NewClient(&redis.Options{Addr: r.Addr(), MaxRetries: -1})

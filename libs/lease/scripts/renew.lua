@@ -23,39 +23,37 @@ while k <= #KEYS do
     redis.call('HSET', state, 'incarnation', incarnation, 'quarantine_until', now + quarantine)
   end
 
-  local results, fields = {}, {}
+  local results, values = {}, redis.call('MGET', unpack(KEYS, k + 2, k + 1 + n))
+  local fields = {'config', config, 'config_until', now + longest}
   a = a + 3
   for i = 1, leases do
-    local slot, class, value = ARGV[a], ARGV[a + 1], ARGV[a + 2]
-    local key = KEYS[k + 1 + tonumber(slot)]
-    local holder = redis.call('GET', key)
-    -- Grace: while a quarantine lives nobody else can own the slot, so a holder may
-    -- put its own key back. At any other time a missing key is a lost lease.
-    if holder == value or (not holder and left > 0) then
-      if holder then
-        redis.call('PEXPIRE', key, ttl)
-      else
-        redis.call('SET', key, value, 'PX', ttl)
-      end
-      fields[#fields + 1] = 'until:' .. slot
-      fields[#fields + 1] = now + ttl
-      fields[#fields + 1] = 'class:' .. slot
-      fields[#fields + 1] = class
-      results[i] = 1
+    local slot, class, value = tonumber(ARGV[a]), ARGV[a + 1], ARGV[a + 2]
+    local key, holder = KEYS[k + 1 + slot], values[slot]
+    results[i] = 1
+    if holder == value then
+      redis.call('PEXPIRE', key, ttl)
+    elseif not holder and left > 0 then
+      -- Grace: while a quarantine lives nobody else can own the slot, so a holder may put
+      -- its own key back. At any other time a missing key is a lost lease.
+      redis.call('SET', key, value, 'PX', ttl)
+      redis.call('HSET', state, 'class:' .. slot, class)
     else
       results[i] = 0
     end
+    if results[i] == 1 then
+      fields[#fields + 1] = 'until:' .. slot
+      fields[#fields + 1] = now + ttl
+    end
     a = a + 3
   end
-  if #fields > 0 then
-    redis.call('HSET', state, 'config', config, 'config_until', now + longest, unpack(fields))
-  end
+  if #fields > 4 then redis.call('HSET', state, unpack(fields)) end
 
-  local marks, values = redis.call('ZRANGEBYSCORE', waiting, '(' .. now, now + 5000), {}
+  -- Who holds what is asked only where somebody waits.
+  local marks, holders = redis.call('ZRANGEBYSCORE', waiting, '(' .. now, now + 5000), {}
   if #marks > 0 then
-    for i, v in ipairs(redis.call('MGET', unpack(KEYS, k + 2, k + 1 + n))) do values[i] = v or '' end
+    for i = 1, n do holders[i] = values[i] or '' end
   end
-  answer[#answer + 1] = {math.max(left, 0), incarnation, marks, values, results}
+  answer[#answer + 1] = {math.max(left, 0), incarnation, marks, holders, results}
   k = k + 2 + n
 end
 return answer

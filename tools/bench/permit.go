@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/devstack"
+	"github.com/cabine-pix/cabine/libs/lease"
+)
+
+const ttl = 20 * time.Second // the lease of all contenders
+
+// client has the settings that the lease's own client has.
+func client(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true, PoolSize: 4,
+		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second,
+	})
+}
+
+// keeper returns a lease keeper with the default timing on a Redis without replicas.
+func keeper(addr string) (*lease.Keeper, *lease.Client, error) {
+	c, err := lease.NewClient(lease.ClientConfig{Addr: addr})
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := lease.NewKeeper(lease.Config{Replica: "bench", Owner: "bench", Timing: lease.Timing{NoReplicas: true}},
+		c, clock.System(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return k, c, err
+}
+
+// settle writes the server's incarnation into a set's state, so that a measurement need
+// not sit out the quarantine of an unknown server. Everything else is left to the scripts.
+func settle(ctx context.Context, rdb *redis.Client, set string) error {
+	info, err := rdb.Info(ctx).Result()
+	if err != nil {
+		return err
+	}
+	field := func(name string) string {
+		_, rest, _ := strings.Cut(info, name+":")
+		v, _, _ := strings.Cut(rest, "\r\n")
+		return v
+	}
+	return rdb.HSet(ctx, set+":state", "incarnation", field("run_id")+":"+field("master_replid"), "quarantine_until", 0).Err()
+}
+
+// contender is one way to take and give back exclusive use of something.
+type contender struct {
+	name string
+	do   func(context.Context) error
+}
+
+// permits measures acquire and release against a PING and against the locks in use
+// elsewhere: in each round every contender has its turn, so that a slow moment of the
+// machine meets all of them.
+func permits(ctx context.Context, c config, s *devstack.Stack, r *Report, out io.Writer) error {
+	rdb := client(s.Redis.Addr())
+	defer rdb.Close() //nolint:errcheck // read-only use
+	k, leaseClient, err := keeper(s.Redis.Addr())
+	if err != nil {
+		return err
+	}
+	defer leaseClient.Close() //nolint:errcheck // nothing to lose
+	const name = "sem:icom:{cpm:bench}"
+	if err := settle(ctx, rdb, name); err != nil {
+		return err
+	}
+	set, err := k.NewSet(lease.SetConfig{Name: name, Slots: 6, Floors: map[lease.Class]int{lease.Poll: 4, lease.Send: 2}})
+	if err != nil {
+		return err
+	}
+	locker := redislock.New(rdb)
+	sync := redsync.New(redsyncredis.NewPool(rdb))
+	rueidisLocker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: []string{s.Redis.Addr()}}, KeyValidity: ttl, KeyMajority: 1,
+	})
+	if err != nil {
+		return err
+	}
+	defer rueidisLocker.Close()
+	contenders := []contender{
+		{"ping", func(ctx context.Context) error { return rdb.Ping(ctx).Err() }},
+		{"ours", func(ctx context.Context) error {
+			l, err := set.TryAcquire(ctx, lease.Poll)
+			if err != nil {
+				return err
+			}
+			return l.Release(ctx)
+		}},
+		{"redislock", func(ctx context.Context) error {
+			l, err := locker.Obtain(ctx, "bench:redislock", ttl, nil)
+			if err != nil {
+				return err
+			}
+			return l.Release(ctx)
+		}},
+		{"redsync", func(ctx context.Context) error {
+			m := sync.NewMutex("bench:redsync", redsync.WithExpiry(ttl))
+			if err := m.LockContext(ctx); err != nil {
+				return err
+			}
+			_, err := m.UnlockContext(ctx)
+			return err
+		}},
+		{"rueidislock", func(ctx context.Context) error {
+			_, release, err := rueidisLocker.WithContext(ctx, "bench:rueidislock")
+			if err != nil {
+				return err
+			}
+			release()
+			return nil
+		}},
+	}
+	medians, err := rounds(ctx, c, contenders)
+	if err != nil {
+		return err
+	}
+	r.PingUS = medians["ping"]
+	delete(medians, "ping")
+	r.AcquireReleaseUS = medians
+	_, _ = fmt.Fprintf(out, "PING                     %7.1f us\n", r.PingUS)
+	for _, x := range contenders[1:] {
+		us := medians[x.name]
+		_, _ = fmt.Fprintf(out, "acquire+release %-12s %5.1f us   %.2f PINGs\n", x.name, us, us/r.PingUS)
+	}
+	r.HeldRequestRedisCalls, err = heldRequest(ctx, rdb, set)
+	_, _ = fmt.Fprintf(out, "request under a held lease: %g Redis commands\n", r.HeldRequestRedisCalls)
+	return err
+}
+
+func rounds(ctx context.Context, c config, contenders []contender) (map[string]float64, error) {
+	for _, x := range contenders { // scripts and connections warm
+		for range c.ops {
+			if err := x.do(ctx); err != nil {
+				return nil, fmt.Errorf("%s: %w", x.name, err)
+			}
+		}
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // for all alike: the subject is the round trips
+	took := make(map[string][]float64)
+	for range c.rounds {
+		for _, x := range contenders {
+			start := time.Now()
+			for range c.ops {
+				if err := x.do(ctx); err != nil {
+					return nil, fmt.Errorf("%s: %w", x.name, err)
+				}
+			}
+			took[x.name] = append(took[x.name], float64(time.Since(start).Microseconds())/float64(c.ops))
+		}
+	}
+	medians := make(map[string]float64)
+	for name, us := range took {
+		slices.Sort(us)
+		medians[name] = us[len(us)/2]
+	}
+	return medians, nil
+}
+
+// heldRequest counts what Redis executes while requests are started under a lease
+// that is held: what a request asks of the lease is its start deadline.
+func heldRequest(ctx context.Context, rdb *redis.Client, set *lease.Set) (float64, error) {
+	l, err := set.TryAcquire(ctx, lease.Poll)
+	if err != nil {
+		return 0, err
+	}
+	before, err := commands(ctx, rdb)
+	if err != nil {
+		return 0, err
+	}
+	const requests = 10_000
+	clk := clock.System()
+	for range requests {
+		if l.StartDeadline().Passed(clk.Now()) {
+			return 0, fmt.Errorf("the lease ended within the measurement: %w", l.Err())
+		}
+		l.Served()
+	}
+	after, err := commands(ctx, rdb)
+	if err != nil {
+		return 0, err
+	}
+	return float64(after-before-1) / requests, l.Release(ctx) // one command asked for the count
+}
+
+// commands returns how many commands the server has executed, this one excluded.
+func commands(ctx context.Context, rdb *redis.Client) (int64, error) {
+	info, err := rdb.Info(ctx, "stats").Result()
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(info, "total_commands_processed:")
+	var n int64
+	_, err = fmt.Sscanf(rest, "%d", &n)
+	return n, err
+}
