@@ -8,8 +8,8 @@ import (
 	"github.com/cabine-pix/cabine/libs/pix"
 )
 
-// CountBy says what the bank counts when it answers 429 to a read. Its staff said
-// requests, others say streams; see reference on parallel reads, ICOM manual 2.2.2.10.
+// CountBy says what the bank counts when it answers 429. Its staff said simultaneous
+// requests, others read the manual (2.2.2.10, parallel reads) as open streams.
 type CountBy string
 
 // The two ways of counting.

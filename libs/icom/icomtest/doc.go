@@ -17,8 +17,9 @@
 // A request is in progress from the first byte that the bank read of it until the
 // bank's own end, just before it writes the last piece of the answer. What the client
 // does meanwhile changes nothing: a client that gives up during the hold and comes back
-// on another connection has two requests in progress. Every moment above the cap is a
-// [Violation] that names the requests which overlapped.
+// on another connection has two requests in progress. Only a request that was never
+// whole ends when its connection does. Every moment above the cap is a [Violation] that
+// names the requests which overlapped.
 //
 // # Goroutines
 //
