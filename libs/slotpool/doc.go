@@ -28,20 +28,26 @@
 // # A call
 //
 //  1. D is read from the lease. If it has passed, nothing is done: NotSent.
+//
 //  2. The transport is called with Permit{Slot, Grant, NotAfter: D}. A renewal that is
 //     confirmed meanwhile moves the lease's D, never the D of a call under way.
+//
 //  3. The call's context ends at D + Timeout + Margin: the first byte may be written as
 //     late as D, and the transport needs the whole Timeout after it. Config.Validate
 //     demands Timeout + Margin <= B, so the call also ends before D + B, the abort limit
 //     T - eps after the last confirmed renewal was sent. A lease lost in mid-call
 //     therefore needs no action: the request was started in time, the key outlives it,
 //     and the limit is already set.
+//
 //  4. The ending is judged by transport.LastFirstByte. "Read to the end" and "nothing was
 //     written and nothing will be" leave the slot clean. Everything else taints it with
 //     s+, the last instant at which the first byte was or may still be written: the
 //     instant that the transport reported, the instant at which its process was reaped,
 //     or D when nobody can say. The cool-down ends at s+ + B + eps, which the lease
 //     computes (permit-model.md F1, F2).
+//
+//  5. Unless nothing was sent, the lease is told that it has served, after which it may be
+//     asked to yield (permit-model.md F10).
 //
 // What is contradictory is read the safe way: an unknown outcome without a first byte, or
 // a success that was not read to the end, counts as written at D.

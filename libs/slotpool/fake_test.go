@@ -34,6 +34,7 @@ type fakeLease struct {
 	events    *[]string
 	cooled    []clock.Instant
 	released  int
+	served    int
 	giveError error
 }
 
@@ -41,6 +42,7 @@ func (l *fakeLease) Slot() int              { return 3 }
 func (l *fakeLease) Class() lease.Class     { return lease.Poll }
 func (l *fakeLease) Grant() string          { return "g1" }
 func (l *fakeLease) Lost() <-chan struct{}  { return l.lost }
+func (l *fakeLease) Served()                { l.mu.Lock(); defer l.mu.Unlock(); l.served++ }
 func (l *fakeLease) Yield() <-chan struct{} { return l.yield }
 func (l *fakeLease) StartDeadline() clock.Deadline {
 	l.mu.Lock()

@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 }
 
 // Lease is what a slot needs of a granted lease. It has the method set of the lease
-// library's own type, nine methods, because a slot is the one place that uses all of it.
+// library's own type, ten methods, because a slot is the one place that uses all of it.
 type Lease interface {
 	// Slot is the granted number, from 1.
 	Slot() int
@@ -92,6 +92,8 @@ type Lease interface {
 	Lost() <-chan struct{}
 	// Err is nil while the lease is held and the cause after it was lost.
 	Err() error
+	// Served notes that the lease has served a request: before that it is not asked to yield.
+	Served()
 	// Yield is closed when the slot should go to somebody else after the current request.
 	Yield() <-chan struct{}
 	// Release frees the slot at once.

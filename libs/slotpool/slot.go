@@ -124,6 +124,9 @@ func call[R any](ctx context.Context, s *Slot, kind string, timeout time.Duratio
 	res, x, err := do(ctx, permit, timeout)
 	stop()
 	s.end(kind, permit, x, err)
+	if !errors.Is(err, transport.NotSent) {
+		s.lease.Served()
+	}
 	s.pool.m.calls.WithLabelValues(kind, outcomeOf(err)).Inc()
 	return res, err
 }

@@ -39,6 +39,7 @@ func TestCallCarriesThePermitOfTheLease(t *testing.T) {
 		{Slot: transport.SlotID{Channel: "cpm", ISPB: "12345678", Slot: 3}, Grant: "g1", NotAfter: start.Deadline(horizon + time.Second)},
 	}, permits)
 	require.Equal(t, []time.Duration{receiveTimeout, 2 * time.Second, receiveTimeout}, timeouts, "a timeout above the pool's is cut")
+	require.Equal(t, 3, b.lease.served)
 	require.EqualValues(t, 3, b.count(t, "cabine_slot_start_margin_seconds"))
 	require.EqualValues(t, 1, b.count(t, "cabine_slot_calls_total", "pull", "ok"))
 }
@@ -63,6 +64,7 @@ func TestNoCallAfterTheStartDeadline(t *testing.T) {
 			_, err := s.Pull(t.Context(), "", 0)
 			require.ErrorIs(t, err, transport.NotSent)
 			require.False(t, s.Tainted(), "nothing was written")
+			require.Zero(t, b.lease.served, "a grant that has served nothing does not yield")
 			require.EqualValues(t, 1, b.count(t, "cabine_slot_stale_starts_blocked_total", "host"))
 		})
 	}

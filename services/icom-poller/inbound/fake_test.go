@@ -128,6 +128,7 @@ func (g *fakeLease) Class() lease.Class            { return lease.Poll }
 func (g *fakeLease) Grant() string                 { return g.grant }
 func (g *fakeLease) StartDeadline() clock.Deadline { return g.set.clk.Now().Deadline(11 * time.Second) }
 func (g *fakeLease) Lost() <-chan struct{}         { return g.lost }
+func (g *fakeLease) Served()                       {}
 func (g *fakeLease) Yield() <-chan struct{}        { return g.yield }
 
 func (g *fakeLease) Err() error {

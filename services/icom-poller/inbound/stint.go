@@ -85,8 +85,7 @@ func (s *stint) run(ctx context.Context) (why, time.Duration) {
 	}
 }
 
-// over looks at everything that ends a stint between two polls. A yield waits for the first
-// poll: a grant that yields before it has served livelocks with its like (permit-model.md F10).
+// over looks at everything that ends a stint between two polls.
 func (s *stint) over(ctx context.Context) why {
 	switch {
 	case ctx.Err() != nil:
@@ -98,9 +97,7 @@ func (s *stint) over(ctx context.Context) why {
 	}
 	select {
 	case <-s.slot.Yield():
-		if !s.last.First {
-			return yielded
-		}
+		return yielded
 	default:
 	}
 	return goOn
@@ -111,10 +108,6 @@ func (s *stint) pause(ctx context.Context, d time.Duration) why {
 	if d <= 0 {
 		return goOn
 	}
-	yield := s.slot.Yield()
-	if s.last.First {
-		yield = nil
-	}
 	timer := s.c.deps.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -122,7 +115,7 @@ func (s *stint) pause(ctx context.Context, d time.Duration) why {
 	case <-ctx.Done():
 	case <-s.taking.Done():
 	case <-s.slot.Lost():
-	case <-yield:
+	case <-s.slot.Yield():
 	}
 	return s.over(ctx)
 }
@@ -131,7 +124,6 @@ func (s *stint) now() clock.Reading { return s.c.deps.Clock.Now() }
 
 // openSession takes the term. Without it nothing is read: the cursor is not ours.
 func (s *stint) openSession(ctx context.Context) why {
-	s.last.First = true
 	id := s.slot.ID()
 	return s.insist(ctx, func(ctx context.Context) error {
 		session, err := s.c.deps.Inbox.OpenSession(ctx, id.Channel, id.ISPB, id.Slot, s.c.cfg.Owner)

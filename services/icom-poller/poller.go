@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cabine-pix/cabine/libs/bus"
+	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/lease"
+	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/slotpool"
+	"github.com/cabine-pix/cabine/libs/store"
+	"github.com/cabine-pix/cabine/libs/telemetry"
+	"github.com/cabine-pix/cabine/libs/transport"
+	"github.com/cabine-pix/cabine/services/icom-poller/inbound"
+	"github.com/cabine-pix/cabine/services/internal/core"
+)
+
+// channel is the permits of one channel and the pool of connections that they open.
+type channel struct {
+	set  *lease.Set
+	pool *slotpool.Pool
+}
+
+// channels are those that this service polls.
+type channels map[pix.Channel]channel
+
+func newChannels(
+	cfg Config, keeper *lease.Keeper, t transport.Transport, clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
+) (channels, error) {
+	out := make(channels)
+	for _, name := range cfg.ICOM.Channels() {
+		set, err := keeper.NewSet(cfg.ICOM.Set(name))
+		if err != nil {
+			return nil, core.Misconfigured(err)
+		}
+		pool, err := slotpool.New(cfg.pool(name), slotpool.Deps{
+			Acquire: slotpool.From(set.Acquire), Transport: t, Clock: clk, Log: log, Metrics: reg,
+		})
+		if err != nil {
+			return nil, core.Misconfigured(err)
+		}
+		out[name] = channel{set: set, pool: pool}
+	}
+	return out, nil
+}
+
+func newPoller(
+	cfg Config, id core.Identity, chs channels, t transport.Transport, db *store.DB, b *bus.Bus,
+	clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
+) (*inbound.Poller, error) {
+	inbox := store.NewInbox(db)
+	deps := inbound.Deps{
+		Slots:     make(map[pix.Channel]inbound.Slots),
+		Holders:   make(map[pix.Channel]func(context.Context) ([]lease.Holder, error)),
+		Transport: t, Inbox: inbox, Ping: db.Ping,
+		Outlet: inbound.Outlet{Carrier: b, Backlog: inbox, Unfinished: inbox},
+		Clock:  clk, Log: log, Metrics: reg,
+	}
+	for name, ch := range chs {
+		deps.Slots[name], deps.Holders[name] = ch.pool, ch.set.Snapshot
+	}
+	p, err := inbound.New(cfg.inbound(id.Replica), deps)
+	return p, core.Misconfigured(err)
+}
+
+// show puts the poller's state where operators look.
+func show(p *inbound.Poller, h *telemetry.Health, admin *core.AdminServer) {
+	h.AddReady("inbound", time.Second, p.Ready)
+	admin.Handle("GET /slots", slotsHandler(p))
+}
