@@ -19,7 +19,7 @@ func loadScripts() scripts {
 		if err != nil {
 			panic(err) // embedded at build time
 		}
-		return newScript(string(b))
+		return newScript(genuine(name, string(b)))
 	}
 	return scripts{load("acquire"), load("renew"), load("release"), load("cooldown")}
 }
