@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -364,6 +365,58 @@ func TestTheProcessInheritsNothing(t *testing.T) {
 	group, err := unix.Getpgid(pid(t, h))
 	require.NoError(t, err)
 	require.Equal(t, pid(t, h), group)
+}
+
+func TestTheProcessLogsThroughItsHost(t *testing.T) {
+	t.Parallel()
+	_, log := start(t, config(t))
+	require.Eventually(t, func() bool {
+		return strings.Contains(log.String(), `level=WARN msg="transport process" message="a line of the plugin"`)
+	}, patience, time.Millisecond)
+	require.Contains(t, log.String(), "answer=42")
+	require.Contains(t, log.String(), "text=ção")
+	require.NotContains(t, log.String(), "below the level")
+	require.Contains(t, log.String(), `level=WARN msg="transport process" message="no JSON: ?"`)
+	require.Contains(t, log.String(), `level=INFO msg="transport process" message="" @message=1`, "and no panic")
+	require.NotContains(t, log.String(), "configuring client automatic mTLS", "go-plugin's own chatter is for debugging")
+}
+
+func TestCountsWhatHappened(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	h, err := plugin.New(config(t), clock.System(), slog.New(slog.DiscardHandler), reg)
+	require.NoError(t, err)
+	_, err = plugin.New(config(t), clock.System(), slog.New(slog.DiscardHandler), reg)
+	require.Error(t, err, "two hosts need two registries or labels")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	await(t, h)
+	_, err = pull(t.Context(), h, 1, "g", "")
+	require.NoError(t, err)
+	_, err = pull(t.Context(), h, 1, "g", "throttled")
+	require.Error(t, err)
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
+		# HELP cabine_transport_process_up 1 while a transport process can be called.
+		# TYPE cabine_transport_process_up gauge
+		cabine_transport_process_up 1
+	`), "cabine_transport_process_up"))
+	n, err := testutil.GatherAndCount(reg, "cabine_transport_call_seconds")
+	require.NoError(t, err)
+	require.Equal(t, 2, n, "pull ok, pull throttled")
+	cancel()
+	require.NoError(t, <-done)
+	n, err = testutil.GatherAndCount(reg, "cabine_transport_process_ends_total")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+func TestAConfigurationSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	err := plugin.HostConfig{Path: "relative", SHA256: "x", MinBackoff: time.Hour, PingInterval: 1}.WithDefaults().Validate()
+	for _, want := range []string{"absolute path", "64 hexadecimal", "MaxBackoff", "PingInterval"} {
+		require.ErrorContains(t, err, want)
+	}
 }
 
 func TestRunsOnlyTheExecutableThatWasMeant(t *testing.T) {

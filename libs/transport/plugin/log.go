@@ -1,38 +1,73 @@
 package plugin
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"os"
-	"strings"
+	"slices"
 
 	hclog "github.com/hashicorp/go-hclog"
 )
 
-// Logger returns the logger that a plugin uses: its lines go to standard error in the
-// form that the host turns back into records of its own log. Make it before Serve,
-// which redirects standard error.
+// Logger returns the logger that a plugin uses: JSON lines on standard error, which the
+// host turns back into records of its own log. Make it before Serve, which redirects
+// standard error.
 func Logger(level slog.Leveler) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{
-		Level: level,
-		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if len(groups) > 0 {
-				return a
-			}
-			switch a.Key {
-			case slog.LevelKey:
-				return slog.String("@level", strings.ToLower(a.Value.String()))
-			case slog.MessageKey:
-				a.Key = "@message"
-			case slog.TimeKey:
-				return slog.String("@timestamp", a.Value.Time().Format(hclog.TimeFormat))
-			}
-			return a
-		},
-	}))
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// Limits on what a process can make the host log with one line.
+const (
+	maxLineBytes = 16 << 10
+	maxLineAttrs = 32
+)
+
+// relay logs what a process writes to standard error, line by line, until r ends.
+// go-plugin would do it too, and lets a line that only looks like its own end the host.
+func relay(r io.Reader, log *slog.Logger) {
+	in := bufio.NewReaderSize(r, maxLineBytes)
+	for {
+		line, cut, err := in.ReadLine()
+		if err != nil {
+			return
+		}
+		relayLine(line, log)
+		for cut && err == nil { // the rest of a line that is too long
+			_, cut, err = in.ReadLine()
+		}
+	}
+}
+
+func relayLine(line []byte, log *slog.Logger) {
+	var fields map[string]any
+	if json.Unmarshal(line, &fields) != nil {
+		// Not from the plugin's logger: the runtime's last words, or a library's.
+		log.Warn("transport process", "message", clean(string(line)))
+		return
+	}
+	level := slog.LevelInfo
+	if text, ok := fields[slog.LevelKey].(string); ok {
+		_ = level.UnmarshalText([]byte(text)) // an unknown level stays info
+	}
+	message, _ := fields[slog.MessageKey].(string)
+	delete(fields, slog.LevelKey)
+	delete(fields, slog.MessageKey)
+	delete(fields, slog.TimeKey)
+	attrs := []slog.Attr{slog.String("message", clean(message))}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if len(attrs) > maxLineAttrs {
+			break
+		}
+		attrs = append(attrs, slog.String(clean(name), clean(fmt.Sprint(fields[name]))))
+	}
+	log.LogAttrs(context.Background(), level, "transport process", attrs...)
 }
 
 // bridge is a slog.Logger in hclog's clothes; hclog appears nowhere else.

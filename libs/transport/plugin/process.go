@@ -39,7 +39,7 @@ type process struct {
 
 // launch starts a process and returns when it answers. On an error nothing of it is left.
 func launch(ctx context.Context, cfg HostConfig, clk clock.Clock, log *slog.Logger) (*process, error) {
-	p := &process{cfg: cfg, run: newRunner(cfg, clk)}
+	p := &process{cfg: cfg, run: newRunner(cfg, clk, log)}
 	p.plugin = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake(),
 		VersionedPlugins: clientSets(),

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +32,7 @@ const drainPipes = 500 * time.Millisecond
 type runner struct {
 	cfg HostConfig
 	clk clock.Clock
+	log *slog.Logger
 	// env is what go-plugin adds to the environment.
 	env []string
 
@@ -38,14 +41,16 @@ type runner struct {
 	gone   chan struct{}
 	reaped clock.Instant
 	exit   error
+	// relayed is closed once everything that the process wrote to standard error is logged.
+	relayed chan struct{}
 
 	mu     sync.Mutex
 	pid    int
 	killed bool
 }
 
-func newRunner(cfg HostConfig, clk clock.Clock) *runner {
-	return &runner{cfg: cfg, clk: clk, gone: make(chan struct{})}
+func newRunner(cfg HostConfig, clk clock.Clock, log *slog.Logger) *runner {
+	return &runner{cfg: cfg, clk: clk, log: log, gone: make(chan struct{}), relayed: make(chan struct{})}
 }
 
 // Start launches the process from a thread that lives as long as the process: the
@@ -110,6 +115,10 @@ func (r *runner) launch() (*exec.Cmd, error) {
 		return nil, errors.Join(fmt.Errorf("transport process: %w", err), outR.Close(), errR.Close())
 	}
 	r.stdout, r.stderr, r.pid = outR, errR, cmd.Process.Pid
+	go func() {
+		defer close(r.relayed)
+		relay(errR, r.log)
+	}()
 	return cmd, nil
 }
 
@@ -142,6 +151,7 @@ func executable(cfg HostConfig) (path string, release func(), err error) {
 // Wait implements runner.Runner.
 func (r *runner) Wait(context.Context) error {
 	<-r.gone
+	<-r.relayed
 	return errors.Join(r.exit, r.stdout.Close(), r.stderr.Close())
 }
 
@@ -167,8 +177,8 @@ func (r *runner) Kill(context.Context) error {
 // Stdout implements runner.Runner.
 func (r *runner) Stdout() io.ReadCloser { return r.stdout }
 
-// Stderr implements runner.Runner.
-func (r *runner) Stderr() io.ReadCloser { return r.stderr }
+// Stderr implements runner.Runner: nothing, because the process' own lines are relayed here.
+func (r *runner) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
 // Name implements runner.Runner.
 func (r *runner) Name() string { return r.cfg.Path }

@@ -31,7 +31,13 @@ const (
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case rolePlugin:
-		plugin.Serve(newStub(), plugin.Logger(slog.LevelInfo))
+		log := plugin.Logger(slog.LevelInfo)
+		log.Warn("a line of the plugin", "answer", 42, "text", "ção")
+		fmt.Fprintln(os.Stderr, "no JSON: \x07")
+		fmt.Fprintln(os.Stderr, `{"msg":true,"level":5,"@message":1}`)
+		fmt.Fprintln(os.Stderr, strings.Repeat("x", 1<<20))
+		log.Debug("a line below the level")
+		plugin.Serve(newStub(), log)
 	case roleHost:
 		hostToBeKilled()
 	case roleMute:
