@@ -3,24 +3,28 @@
 //
 // # The inbox
 //
-//		            Receive            MarkPublished            MarkDone
-//		(the bank) ---------> received ------------> published ----------> done
-//		     |                    |                   |     ^
-//		     | poison             | Bury         Bury |     | Republished
-//		     v                    v                   v     |
-//		 dead_letters <---------- dead <--------------+-----+
+//	            Receive            MarkPublished            MarkDone
+//	(the bank) ---------> received ------------> published ----------> done
+//	     |                    |                   |     ^
+//	     | poison             | Bury         Bury |     | Republished
+//	     v                    v                   v     |
+//	dead_letters <----------- dead <--------------+-----+
 //
-//	  - Durable before ack. Receive stores a batch and moves the cursor of its slot in
-//	    one statement and one commit. Only after it returned may the next read go out,
-//	    which is what tells the bank to forget.
-//	  - Once. (message_id, source) is unique: what the bank delivers again, on whatever
-//	    slot, is not stored again and not returned again.
-//	  - Who may move a cursor. A slot's row carries a term; OpenSession takes the slot
-//	    over by counting it up. Whoever holds an older term moves nothing and stores
-//	    nothing (ErrStaleTerm): a replica that was paused past its lease does no harm.
-//	  - Nothing silent. A message is closed in two ways only: done, said by its
-//	    consumer's own transaction, or dead, with a reason in dead_letters. Everything
-//	    else is open, is found by Unpublished or Stuck, and goes out again.
+// A message is written once (inbox) and not touched again; a narrow row (inbox_open) says
+// that it is not closed yet, and whether it was published. Measured with ten messages of
+// 4 KB: marks on the message itself cost the server twice the work of these.
+//
+//   - Durable before ack. Receive stores a batch and moves the cursor of its slot in
+//     one statement and one commit. Only after it returned may the next read go out,
+//     which is what tells the bank to forget.
+//   - Once. (message_id, source) is unique: what the bank delivers again, on whatever
+//     slot, is not stored again and not returned again.
+//   - Who may move a cursor. A slot's row carries a term; OpenSession takes the slot
+//     over by counting it up. Whoever holds an older term moves nothing and stores
+//     nothing (ErrStaleTerm): a replica that was paused past its lease does no harm.
+//   - Nothing silent. A message is closed in two ways only: done, said by its
+//     consumer's own transaction, or dead, with a reason in dead_letters. Everything
+//     else is open, is found by Unpublished or Stuck, and goes out again.
 //
 // # When a call fails
 //

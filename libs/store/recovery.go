@@ -127,8 +127,8 @@ func (b *Inbox) Bury(ctx context.Context, id int64, reason string) error {
 		if err != nil || n == 1 {
 			return err
 		}
-		state, err := b.q.InboxState(ctx, conn, id)
-		if err == nil && state != "dead" {
+		buried, err := b.q.IsBuried(ctx, conn, id)
+		if err == nil && !buried {
 			return ErrNotFound
 		}
 		return err

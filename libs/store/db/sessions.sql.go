@@ -85,6 +85,9 @@ WITH moved AS (
     WHERE EXISTS (SELECT FROM moved)
     ON CONFLICT DO NOTHING
     RETURNING id, message_id
+), opened AS (
+    INSERT INTO inbox_open (id, source, message_id)
+    SELECT id, $9, message_id FROM fresh
 )
 SELECT (SELECT count(*) FROM moved)::bigint AS moved,
        coalesce(array_agg(id), '{}')::bigint[] AS ids,
@@ -145,6 +148,9 @@ WITH moved AS (
     WHERE EXISTS (SELECT FROM moved)
     ON CONFLICT DO NOTHING
     RETURNING id, message_id
+), opened AS (
+    INSERT INTO inbox_open (id, source, message_id)
+    SELECT id, $9, message_id FROM fresh
 ), poison AS (
     SELECT unnest($10::text[]) AS message_id,
            unnest($11::text[]) AS reason,

@@ -36,6 +36,9 @@ WITH moved AS (
     WHERE EXISTS (SELECT FROM moved)
     ON CONFLICT DO NOTHING
     RETURNING id, message_id
+), opened AS (
+    INSERT INTO inbox_open (id, source, message_id)
+    SELECT id, @source, message_id FROM fresh
 )
 SELECT (SELECT count(*) FROM moved)::bigint AS moved,
        coalesce(array_agg(id), '{}')::bigint[] AS ids,
@@ -61,6 +64,9 @@ WITH moved AS (
     WHERE EXISTS (SELECT FROM moved)
     ON CONFLICT DO NOTHING
     RETURNING id, message_id
+), opened AS (
+    INSERT INTO inbox_open (id, source, message_id)
+    SELECT id, @source, message_id FROM fresh
 ), poison AS (
     SELECT unnest(@poison_ids::text[]) AS message_id,
            unnest(@poison_reasons::text[]) AS reason,
