@@ -21,10 +21,9 @@ import (
 const childVariable = "DEVSTACK_TEST_CHILD"
 
 // TestChild is no test of its own: it is the process that the tests below kill.
-func TestChild(t *testing.T) {
+func TestChild(t *testing.T) { //nolint:paralleltest // as a child it is the only one
 	base := os.Getenv(childVariable)
 	if base == "" {
-		t.Parallel()
 		return // run as a test: nothing to hold
 	}
 	stack, err := devstack.Start(t.Context(), devstack.Options{Postgres: true, Redis: true, Dir: base})
@@ -125,7 +124,7 @@ func TestStackInUseIsNotSwept(t *testing.T) {
 // openDir is a temporary directory that the user postgres can pass through; those of testing are private.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "devstack-test-")
+	dir, err := os.MkdirTemp("", "devstack-test-") //nolint:usetesting // that of testing is private
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o711))

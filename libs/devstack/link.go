@@ -107,7 +107,7 @@ func (l *link) wait(at time.Time, d Direction) bool {
 				return true
 			}
 			timer := time.NewTimer(late)
-			defer timer.Stop() //nolint:revive // few changes while one chunk waits
+			defer timer.Stop() // few changes while one chunk waits
 			due = timer.C
 		}
 		select {

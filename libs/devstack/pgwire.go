@@ -43,7 +43,7 @@ func pgExec(ctx context.Context, addr, user, database, sql string) error {
 
 // pgCall writes one message and reads until the server is ready for the next; the server's error is returned.
 func pgCall(w io.Writer, r *bufio.Reader, kind, body []byte) error {
-	message := binary.BigEndian.AppendUint32(kind, uint32(len(body)+4)) //nolint:gosec // our own short statements
+	message := binary.BigEndian.AppendUint32(kind, uint32(len(body)+4))
 	if _, err := w.Write(append(message, body...)); err != nil {
 		return err
 	}

@@ -21,10 +21,9 @@ import (
 const unpackVariable = "DEVSTACK_TEST_UNPACK"
 
 // TestUnpackChild is no test of its own: it runs as a user without rights, without servers on its machine.
-func TestUnpackChild(t *testing.T) {
+func TestUnpackChild(t *testing.T) { //nolint:paralleltest // as a child it is the only one
 	scratch := os.Getenv(unpackVariable)
 	if scratch == "" {
-		t.Parallel()
 		return // run as a test: nothing to do
 	}
 	require.NotZero(t, os.Geteuid())
@@ -48,7 +47,7 @@ func TestUnpackChild(t *testing.T) {
 // empty HOME and a PATH that has apt and no server, fetches the Debian packages and runs both servers from them.
 func TestUnpackWithoutRoot(t *testing.T) {
 	t.Parallel()
-	scratch, err := os.MkdirTemp("", "devstack-unpack-")
+	scratch, err := os.MkdirTemp("", "devstack-unpack-") //nolint:usetesting // that of testing is private
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(scratch)) })
 	path := filepath.Join(scratch, "path")
@@ -62,7 +61,7 @@ func TestUnpackWithoutRoot(t *testing.T) {
 	syscall.ForkLock.RLock()                          // a process forked while the file is open for writing would keep it from being run
 	require.NoError(t, copyFile(os.Args[0], binary))
 	syscall.ForkLock.RUnlock()
-	require.NoError(t, os.Chmod(binary, 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.Chmod(binary, 0o755))
 
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestUnpackChild$", "-test.v")
 	cmd.Dir = scratch
@@ -70,14 +69,14 @@ func TestUnpackWithoutRoot(t *testing.T) {
 	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy"} {
 		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
 	}
-	require.NoError(t, os.Chmod(scratch, 0o755)) //nolint:gosec // the other user passes through
+	require.NoError(t, os.Chmod(scratch, 0o755))
 	if os.Geteuid() == 0 {
 		nobody, err := user.Lookup("nobody")
 		require.NoError(t, err)
 		uid, err := strconv.Atoi(nobody.Uid)
 		require.NoError(t, err)
 		require.NoError(t, os.Chown(scratch, uid, uid))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}} //nolint:gosec // ids
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -160,8 +160,10 @@ func checkChangelog(t *Tree) []Finding {
 		case strings.HasPrefix(line, "### "):
 			group := slices.Index(changeGroups(), strings.TrimPrefix(line, "### "))
 			if group <= last {
-				found = append(found, Finding{"changelog", name, i + 1,
-					"the groups are " + strings.Join(changeGroups(), ", ") + ", each once and in this order"})
+				found = append(found, Finding{
+					"changelog", name, i + 1,
+					"the groups are " + strings.Join(changeGroups(), ", ") + ", each once and in this order",
+				})
 			}
 			last = max(last, group)
 		}

@@ -59,7 +59,8 @@ func homes() []home {
 		{"database/sql", []string{"libs/store"}, "PostgreSQL is spoken in libs/store, through pgx"},
 		{"github.com/pressly/goose/", []string{"libs/store"}, "migrations are in libs/store"},
 		{
-			"github.com/redis/go-redis/", []string{"libs/lease", "libs/stream", "libs/dict", "tools/bench"},
+			"github.com/redis/go-redis/",
+			[]string{"libs/lease", "libs/stream", "libs/dict", "tools/bench"},
 			"Redis is spoken in libs/lease, libs/stream and libs/dict",
 		},
 		{"github.com/nats-io/nats.go", []string{"libs/bus", "libs/devstack"}, "JetStream is spoken in libs/bus"},

@@ -39,8 +39,10 @@ func checkModules(t *Tree) []Finding {
 		for _, sibling := range reached(requires, name) {
 			line := "replace " + modulePath + sibling + " => " + path.Join("..", sibling)
 			if !strings.Contains(text, line+"\n") {
-				found = append(found, Finding{"modules", file, 0,
-					"a module names every sibling it reaches, since replace counts in the main module alone: add " + line})
+				found = append(found, Finding{
+					"modules", file, 0,
+					"a module names every sibling it reaches, since replace counts in the main module alone: add " + line,
+				})
 			}
 		}
 	}

@@ -30,8 +30,10 @@ func checkNames(t *Tree) []Finding {
 	}
 	for dir, f := range where {
 		if !documented[dir] {
-			found = append(found, Finding{"package comment", f.path, 1,
-				"no file of the package says what it is for: write a comment above its package clause"})
+			found = append(found, Finding{
+				"package comment", f.path, 1,
+				"no file of the package says what it is for: write a comment above its package clause",
+			})
 		}
 	}
 	return found
@@ -55,8 +57,10 @@ func checkCalls(t *Tree) []Finding {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				if n.Recv == nil && n.Name.Name == "init" {
-					found = append(found, Finding{"calls", f.path, t.line(n.Pos()),
-						"nothing happens before main: make it a function that somebody calls"})
+					found = append(found, Finding{
+						"calls", f.path, t.line(n.Pos()),
+						"nothing happens before main: make it a function that somebody calls",
+					})
 				}
 			case *ast.ImportSpec:
 				if n.Path.Value == `"github.com/stretchr/testify/assert"` {

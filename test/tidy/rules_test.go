@@ -123,8 +123,10 @@ func TestRules(t *testing.T) {
 		},
 		"changelog missing": {checkChangelog, map[string]string{"CHANGELOG.md": "## Unreleased\n"}, nil, []string{"there is none"}},
 		"changelog empty": {
-			checkChangelog, map[string]string{"CHANGELOG.md": "## Unreleased\n"},
-			map[string]string{"CHANGELOG.md": "# Changes\n"}, []string{`begin with "## Unreleased"`},
+			checkChangelog,
+			map[string]string{"CHANGELOG.md": "## Unreleased\n"},
+			map[string]string{"CHANGELOG.md": "# Changes\n"},
+			[]string{`begin with "## Unreleased"`},
 		},
 		"modules": {
 			checkModules,

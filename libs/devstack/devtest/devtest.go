@@ -247,7 +247,7 @@ const SeedVariable = "CABINE_SEED"
 // repeat that run.
 func Rand(t testing.TB) *mathrand.Rand {
 	t.Helper()
-	seed := mathrand.Uint64()
+	seed := mathrand.Uint64() //nolint:gosec // to be repeated, not to be secret
 	if text := os.Getenv(SeedVariable); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -255,7 +255,7 @@ func Rand(t testing.TB) *mathrand.Rand {
 		}
 	}
 	t.Logf("repeat with %s=%d", SeedVariable, seed)
-	return mathrand.New(mathrand.NewPCG(seed, seed))
+	return mathrand.New(mathrand.NewPCG(seed, seed)) //nolint:gosec // to be repeated, not to be secret
 }
 
 func check(t testing.TB, err error) {
