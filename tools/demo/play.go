@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
@@ -13,9 +15,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
+	"github.com/cabine-pix/cabine/tools/internal/stage"
 )
 
 // books is what the stand-in for the core banking saw: per message, how many stored rows it closed.
@@ -45,13 +49,33 @@ func (b *books) compare(sent []string) (lost, duplicated int) {
 	return lost, duplicated
 }
 
+// consume stands in for the core banking: it takes messages off the bus and marks them done.
+func (b *books) consume(ctx context.Context, s *stage.Stage) error {
+	conn, err := bus.Connect(ctx, bus.Config{URL: s.NATSURL()}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	inbox := store.NewInbox(s.DB)
+	err = conn.ConsumeInbound(ctx, bus.ConsumeConfig{Durable: bus.ConsumerPayments, Concurrency: 4, Prefetch: 64},
+		func(ctx context.Context, m bus.Inbound) error {
+			closed, err := inbox.MarkDone(ctx, []string{m.MessageID}, m.Source)
+			if err == nil {
+				b.done(m.MessageID, int(closed))
+			}
+			return err
+		})
+	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, conn.Close(closeCtx))
+}
+
 // troupe is the running replicas.
 type troupe struct {
 	o       options
-	stage   *stage
+	stage   *stage.Stage
 	history *history
 	mu      sync.Mutex
-	running map[string]*process
+	running map[string]*stage.Process
 	next    int
 }
 
@@ -61,16 +85,7 @@ func (t *troupe) enter() (string, error) {
 	defer t.mu.Unlock()
 	t.next++
 	name := fmt.Sprintf("r%d", t.next)
-	config, err := t.stage.config(t.o, name)
-	if err != nil {
-		return "", err
-	}
-	log, err := t.stage.logs.open(name)
-	if err != nil {
-		return "", err
-	}
-	p, err := start(name, t.stage.program("icom-poller"), []string{"--config", config}, environ(nil), log,
-		func(line []byte) { t.history.read(name, line) }, nil)
+	p, err := t.stage.Poller(name, func(line []byte) { t.history.read(name, line) }, nil)
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +94,7 @@ func (t *troupe) enter() (string, error) {
 }
 
 // leave takes a replica out of the books and returns its process.
-func (t *troupe) leave(name string) *process {
+func (t *troupe) leave(name string) *stage.Process {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.running[name]
@@ -93,8 +108,8 @@ func (t *troupe) gone() error {
 	defer t.mu.Unlock()
 	for name, p := range t.running {
 		select {
-		case <-p.done:
-			return fmt.Errorf("%w: %s: %w", errGone, name, errors.Join(p.err, errors.New("veja os logs com -logs")))
+		case <-p.Done():
+			return fmt.Errorf("%w: %s: %w", errGone, name, errors.Join(p.Err(), errors.New("veja os logs com -logs")))
 		default:
 		}
 	}
@@ -107,7 +122,7 @@ func (t *troupe) exit() error {
 	defer t.mu.Unlock()
 	var g errgroup.Group
 	for _, p := range t.running {
-		g.Go(func() error { return p.stop(20 * time.Second) })
+		g.Go(func() error { return p.Stop(20 * time.Second) })
 	}
 	clear(t.running)
 	return g.Wait()
@@ -115,22 +130,25 @@ func (t *troupe) exit() error {
 
 // play is the whole demonstration.
 func play(ctx context.Context, o options, out, errOut io.Writer) (r *Report, err error) {
-	s, err := setUp(ctx, o, errOut)
+	s, err := stage.SetUp(ctx, stage.Config{
+		Seed: o.seed, Examples: o.examples, MaxSlots: o.slots, WithoutCap: o.withoutCap,
+		Logs: stage.Logs{Dir: o.keep}, Progress: errOut,
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.tearDown()) }()
-	t := &troupe{o: o, stage: s, history: &history{}, running: make(map[string]*process)}
+	defer func() { err = errors.Join(err, s.TearDown()) }()
+	t := &troupe{o: o, stage: s, history: &history{}, running: make(map[string]*stage.Process)}
 	defer func() { err = errors.Join(err, t.exit()) }()
 	b := &books{closed: make(map[string]int)}
 	consumeCtx, stopConsuming := context.WithCancel(ctx)
 	consumed := make(chan error, 1)
-	go func() { consumed <- s.consume(consumeCtx, b) }()
+	go func() { consumed <- b.consume(consumeCtx, s) }()
 	defer func() { stopConsuming(); err = errors.Join(err, <-consumed) }()
 
 	r = &Report{
-		Replicas: o.replicas, Seed: s.ready.Seed, Channels: make(map[string]*Channel),
-		LeaseMS: ttl.Milliseconds(), Versions: s.versions(), TakeoverMS: Takeover{-1, -1}, Broken: []string{},
+		Replicas: o.replicas, Seed: s.Seed, Channels: make(map[string]*Channel),
+		LeaseMS: stage.TTL.Milliseconds(), Versions: s.Versions(), TakeoverMS: Takeover{-1, -1}, Broken: []string{},
 	}
 	if err := t.act(ctx, r, newTable(out, o.plain)); err != nil {
 		return nil, err
@@ -158,10 +176,10 @@ func (t *troupe) act(ctx context.Context, r *Report, view *table) error {
 	began := time.Now()
 	for _, name := range pix.Channels() {
 		q := url.Values{
-			"channel": {string(name)}, "ispb": {string(ispb)}, "rate": {strconv.FormatFloat(t.o.rate, 'g', -1, 64)},
+			"channel": {string(name)}, "ispb": {string(stage.ISPB)}, "rate": {strconv.FormatFloat(t.o.rate, 'g', -1, 64)},
 			"n": {strconv.Itoa(int(t.o.rate * t.o.duration.Seconds()))},
 		}
-		if err := t.stage.control(ctx, "POST", "/enqueue", q, nil); err != nil {
+		if err := t.stage.Control(ctx, http.MethodPost, "/enqueue", q, "", nil); err != nil {
 			return err
 		}
 	}
@@ -172,7 +190,7 @@ func (t *troupe) act(ctx context.Context, r *Report, view *table) error {
 		return err
 	}
 	killed := t.fault("SIGKILL", names[0])
-	t.leave(names[0]).signal(syscall.SIGKILL)
+	t.leave(names[0]).Signal(syscall.SIGKILL)
 	r.Faults = append(r.Faults, killed)
 	view.note("%s foi morta com SIGKILL; tinha %d slots", killed.Replica, killed.Slots)
 	// As a scheduler would: a replacement, which waits for its share like everybody.
@@ -214,7 +232,7 @@ func (t *troupe) roll(ctx context.Context, r *Report, view *table, name string) 
 	rolled := t.fault("SIGTERM", name)
 	r.Faults = append(r.Faults, rolled)
 	view.note("%s recebeu SIGTERM; tinha %d slots", rolled.Replica, rolled.Slots)
-	if err := t.leave(name).stop(20 * time.Second); err != nil {
+	if err := t.leave(name).Stop(20 * time.Second); err != nil {
 		r.broke("parada limpa: %v", err)
 	}
 	return rolled, nil
@@ -272,40 +290,40 @@ func (t *troupe) polling(context.Context) (bool, error) {
 
 // drained reports that the bank has nothing left to deliver and everything stored is done.
 func (t *troupe) drained(ctx context.Context) (bool, error) {
-	var bank icomtest.Report
-	if err := t.stage.control(ctx, "GET", "/report", nil, &bank); err != nil {
+	bank, err := t.stage.Report(ctx)
+	if err != nil {
 		return false, err
 	}
 	want := uint64(t.o.rate * t.o.duration.Seconds())
 	for _, name := range pix.Channels() {
-		if p := bank.Participant(name, ispb); p.Enqueued < want || p.Acked < p.Enqueued {
+		if p := bank.Participant(name, stage.ISPB); p.Enqueued < want || p.Acked < p.Enqueued {
 			return false, nil
 		}
 	}
-	open, err := store.NewInbox(t.stage.db).Backlog(ctx)
+	open, err := store.NewInbox(t.stage.DB).Backlog(ctx)
 	return err == nil && open.Received+open.Published == 0, err
 }
 
 // close compares the books once every replica has stopped.
 func (t *troupe) close(ctx context.Context, r *Report, b *books) error {
-	counts, err := store.NewInbox(t.stage.db).Counts(ctx)
+	counts, err := store.NewInbox(t.stage.DB).Counts(ctx)
 	if err != nil {
 		return err
 	}
-	var bank icomtest.Report
+	bank, err := t.stage.Report(ctx)
+	if err != nil {
+		return err
+	}
 	var violations []icomtest.Violation
-	if err := errors.Join(
-		t.stage.control(ctx, "GET", "/report", nil, &bank),
-		t.stage.control(ctx, "GET", "/violations", nil, &violations),
-	); err != nil {
+	if err := t.stage.Control(ctx, http.MethodGet, "/violations", nil, "", &violations); err != nil {
 		return err
 	}
 	var sent []string
 	in := &r.Inbound
 	for _, name := range pix.Channels() {
 		var ids icomtest.IDs
-		q := url.Values{"channel": {string(name)}, "ispb": {string(ispb)}}
-		if err := t.stage.control(ctx, "GET", "/ids", q, &ids); err != nil {
+		q := url.Values{"channel": {string(name)}, "ispb": {string(stage.ISPB)}}
+		if err := t.stage.Control(ctx, http.MethodGet, "/ids", q, "", &ids); err != nil {
 			return err
 		}
 		sent = append(sent, ids.Enqueued...)
@@ -317,6 +335,6 @@ func (t *troupe) close(ctx context.Context, r *Report, b *books) error {
 	in.Done, in.DeadLetters = int(counts.Done), int(counts.Dead)
 	in.Lost, in.Duplicated = b.compare(sent)
 	in.Duplicated += max(0, in.Stored-in.SentByBank)
-	r.judge(bank, violations, ispb)
+	r.judge(bank, violations, stage.ISPB)
 	return nil
 }

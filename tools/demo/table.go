@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cabine-pix/cabine/libs/icom/icomtest"
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
+	"github.com/cabine-pix/cabine/tools/internal/stage"
 )
 
 // table shows the system while it runs: redrawn in place on a terminal, a line every few seconds elsewhere.
@@ -56,17 +56,17 @@ func (t *table) draw(ctx context.Context, tr *troupe) error {
 		return nil
 	}
 	t.last = time.Now()
-	var bank icomtest.Report
-	if err := tr.stage.control(ctx, "GET", "/report", nil, &bank); err != nil {
+	bank, err := tr.stage.Report(ctx)
+	if err != nil {
 		return err
 	}
-	counts, err := store.NewInbox(tr.stage.db).Counts(ctx)
+	counts, err := store.NewInbox(tr.stage.DB).Counts(ctx)
 	if err != nil {
 		return err
 	}
 	var rows []string
 	for _, name := range pix.Channels() {
-		p := bank.Participant(name, ispb)
+		p := bank.Participant(name, stage.ISPB)
 		rows = append(rows, fmt.Sprintf("%s  no banco agora %d  pico %d/%d  violações %d  enviadas %d  confirmadas %d  slots %s",
 			name, p.RequestsNow, p.PeakRequests, max(p.Cap, lease.MaxSlots), p.Violations, p.Enqueued, p.Acked, tr.owners(string(name))))
 	}
@@ -119,5 +119,5 @@ func (t *troupe) isRunning(name string) bool {
 
 // quarantine is how long a new Redis grants nothing, with the demo's times.
 func quarantine() time.Duration {
-	return lease.Timing{TTL: ttl, LongestTTL: ttl, NoReplicas: true}.Quarantine()
+	return lease.Timing{TTL: stage.TTL, LongestTTL: stage.TTL, NoReplicas: true}.Quarantine()
 }

@@ -1,17 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -26,85 +18,6 @@ type event struct {
 	Level   string    `json:"level"`
 	replica string
 }
-
-// process is one child. It dies with the demo, whatever happens to it.
-type process struct {
-	name string
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error // of Wait, once done is closed
-}
-
-// start runs a program. Each line of its standard error goes to line and to log.
-func start(name, path string, args, env []string, log io.Writer, line func([]byte), stdout io.Writer) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
-	p.cmd.Env = env
-	p.cmd.Stdout = stdout
-	// A group of its own: Ctrl-C reaches the demo alone, which stops all in order.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	stderr, err := p.cmd.StderrPipe()
-	if err != nil {
-		return nil, err
-	}
-	started := make(chan error, 1)
-	go func() {
-		// Pdeathsig follows the thread that forked, so the thread stays for the child's life.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		s := bufio.NewScanner(stderr)
-		s.Buffer(nil, 1<<20)
-		for s.Scan() {
-			_, _ = fmt.Fprintf(log, "%s\n", s.Bytes())
-			line(s.Bytes())
-		}
-		p.err = p.cmd.Wait()
-		close(p.done)
-	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return p, nil
-}
-
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
-
-// stop asks a process to end and kills it if it does not within the limit.
-func (p *process) stop(within time.Duration) error {
-	p.signal(syscall.SIGTERM)
-	t := time.NewTimer(within)
-	defer t.Stop()
-	select {
-	case <-p.done:
-		return p.err
-	case <-t.C:
-		p.signal(syscall.SIGKILL)
-		<-p.done
-		return fmt.Errorf("%s não parou em %v", p.name, within)
-	}
-}
-
-// logs writes each child's log into a directory, or nowhere.
-type logs struct{ dir string }
-
-func (l logs) open(name string) (io.WriteCloser, error) {
-	if l.dir == "" {
-		return discard{}, nil
-	}
-	if err := os.MkdirAll(l.dir, 0o755); err != nil { //nolint:gosec // logs are for the user who asked
-		return nil, err
-	}
-	return os.Create(filepath.Join(l.dir, name+".log"))
-}
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
-func (discard) Close() error                { return nil }
 
 // history collects what the replicas say about slots, in the order of their clocks, which is one clock.
 type history struct {
