@@ -23,7 +23,7 @@ VULN_OFFLINE_OK ?= 0
 modules = $(shell go list -m -f '{{.Dir}}')
 # The pinned tools live in a module outside the workspace, so that they cannot lift the versions that we ship.
 pinned := cd tools/pinned && GOWORK=off go tool
-tool = $$(cd tools/pinned && GOWORK=off go tool -n $(1))
+tool = $$(cd $(CURDIR)/tools/pinned && GOWORK=off go tool -n $(1))
 
 .PHONY: help
 help: ## List the commands
@@ -78,9 +78,10 @@ unchanged: ## Check that generating and tidying change nothing
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in what we call (VULN_OFFLINE_OK=1 to pass without the database)
-	@for module in $(modules); do \
+	@check=$(call tool,govulncheck); \
+	for module in $(modules); do \
 		echo "govulncheck ./...  in $$module"; status=0; \
-		(cd "$$module" && $(call tool,golang.org/x/vuln/cmd/govulncheck) ./...) || status=$$?; \
+		(cd "$$module" && "$$check" ./...) || status=$$?; \
 		case $$status in \
 		0) ;; \
 		3) echo "vulnerable: raise the versions named above"; exit 1 ;; \
