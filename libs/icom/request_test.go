@@ -124,7 +124,7 @@ func received(t *testing.T, req *http.Request, zip bool) [][]byte {
 	var out [][]byte
 	for parts := multipart.NewReader(body, params["boundary"]); ; {
 		part, err := parts.NextRawPart()
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // as in ReadMessages
 			return out
 		}
 		require.NoError(t, err)

@@ -112,7 +112,7 @@ func readParts(body io.Reader, boundary string, limits Limits) ([]Message, error
 	for parts := multipart.NewReader(body, boundary); ; {
 		// Raw: a transfer encoding would change what was signed.
 		part, err := parts.NextRawPart()
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // bare at the closing boundary, wrapped where that is missing
 			break
 		}
 		if err != nil {

@@ -164,9 +164,9 @@ func (c *Conn) Write(b []byte) (int, error) {
 		}
 		m, err := c.Conn.Write(b[n:])
 		return n + m, err
-	default:
-		return 0, ErrNotArmed
+	case shut:
 	}
+	return 0, ErrNotArmed
 }
 
 func (c *Conn) current() state {

@@ -67,7 +67,7 @@ func (c HostConfig) WithDefaults() HostConfig {
 func (c HostConfig) Validate() error {
 	var errs []error
 	if !filepath.IsAbs(c.Path) {
-		errs = append(errs, fmt.Errorf("Path is %q, want an absolute path", c.Path))
+		errs = append(errs, fmt.Errorf("executable: Path is %q, want an absolute path", c.Path))
 	}
 	if c.SHA256 != "" {
 		if sum, err := hex.DecodeString(c.SHA256); err != nil || len(sum) != 32 {

@@ -44,9 +44,9 @@ func kindToWire(k transport.Kind) transportv1.Kind {
 		return transportv1.Kind_KIND_UNAVAILABLE
 	case transport.Malformed:
 		return transportv1.Kind_KIND_MALFORMED
-	default:
-		return transportv1.Kind_KIND_OUTCOME_UNKNOWN
+	case transport.OutcomeUnknown, transport.PluginGone: // a plugin cannot know the latter
 	}
+	return transportv1.Kind_KIND_OUTCOME_UNKNOWN
 }
 
 func kindFromWire(k transportv1.Kind) transport.Kind {
@@ -63,9 +63,9 @@ func kindFromWire(k transportv1.Kind) transport.Kind {
 		return transport.Unavailable
 	case transportv1.Kind_KIND_MALFORMED:
 		return transport.Malformed
-	default:
-		return transport.OutcomeUnknown
+	case transportv1.Kind_KIND_OUTCOME_UNKNOWN, transportv1.Kind_KIND_UNSPECIFIED:
 	}
+	return transport.OutcomeUnknown // also for a kind of a later version
 }
 
 // errorToWire turns a transport's error into a status whose detail is the whole error.
@@ -122,9 +122,9 @@ func answered(k transport.Kind) bool {
 	switch k {
 	case transport.Rejected, transport.Throttled, transport.Gone, transport.Unavailable, transport.Malformed:
 		return true
-	default:
-		return false
+	case transport.NotSent, transport.OutcomeUnknown, transport.PluginGone:
 	}
+	return false
 }
 
 // doubt checks the exchange of an answer against what can be: a first byte between

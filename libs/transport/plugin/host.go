@@ -60,13 +60,15 @@ func New(cfg HostConfig, clk clock.Clock, log *slog.Logger, reg prometheus.Regis
 func (h *Host) Run(ctx context.Context) error {
 	pause := h.cfg.MinBackoff
 	for ctx.Err() == nil {
-		began := time.Now()
+		began := h.clk.Now()
 		h.once(ctx)
-		if time.Since(began) >= h.cfg.MaxBackoff {
+		if h.clk.Now().Elapsed(began) >= h.cfg.MaxBackoff {
 			pause = h.cfg.MinBackoff
 		}
-		if clock.Sleep(ctx, h.clk, pause/2+rand.N(pause/2+1)) != nil {
-			break
+		//nolint:gosec // jitter is not a secret
+		jittered := pause/2 + rand.N(pause/2+1)
+		if err := clock.Sleep(ctx, h.clk, jittered); err != nil {
+			return nil //nolint:nilerr // being stopped is how Run ends
 		}
 		pause = min(2*pause, h.cfg.MaxBackoff)
 	}
@@ -85,7 +87,7 @@ func (h *Host) once(ctx context.Context) {
 	}
 	h.log.InfoContext(ctx, "transport process started", "path", h.cfg.Path, "pid", p.run.process())
 	h.set(p)
-	began := time.Now()
+	began := h.clk.Now()
 	cause := p.watch(ctx)
 	if err := p.end(cause); err != nil {
 		h.log.ErrorContext(ctx, "transport process cannot be ended", "error", err)
@@ -97,7 +99,7 @@ func (h *Host) once(ctx context.Context) {
 		level = slog.LevelInfo
 	}
 	h.log.Log(ctx, level, "transport process ended",
-		"cause", cause, "exit", fmt.Sprint(p.run.exit), "lived", time.Since(began))
+		"cause", cause, "exit", fmt.Sprint(p.run.exit), "lived", h.clk.Now().Elapsed(began))
 }
 
 func (h *Host) set(p *process) {
@@ -173,8 +175,8 @@ func (h *Host) request(
 	ctx context.Context, method string, permit transport.Permit, timeout time.Duration,
 	call func(context.Context, *process) error,
 ) (err error) {
-	began := time.Now()
-	defer func() { h.metrics.observe(method, began, err) }()
+	began := h.clk.Now()
+	defer func() { h.metrics.observe(method, h.clk.Now().Elapsed(began), err) }()
 	if err := ctx.Err(); err != nil {
 		return &transport.Error{Kind: transport.NotSent, Reason: err.Error()}
 	}
@@ -224,8 +226,8 @@ func (h *Host) abortWith(
 
 // ask makes one call that is no request at the bank.
 func (h *Host) ask(ctx context.Context, method string, call func(context.Context, *process) error) (err error) {
-	began := time.Now()
-	defer func() { h.metrics.observe(method, began, err) }()
+	began := h.clk.Now()
+	defer func() { h.metrics.observe(method, h.clk.Now().Elapsed(began), err) }()
 	p, err := h.running()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,8 +17,10 @@ import (
 // Loopback serves impl inside this process and returns it as a host sees it, through
 // the real protocol with its translations, limits and checks, but without a process of
 // its own. It is for tests of transports. stop ends it.
-func Loopback(impl transport.Transport, clk clock.Clock) (t transport.Transport, stop func() error, err error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+func Loopback(
+	ctx context.Context, impl transport.Transport, clk clock.Clock,
+) (t transport.Transport, stop func() error, err error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, nil, fmt.Errorf("loopback: %w", err)
 	}

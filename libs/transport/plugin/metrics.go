@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) observe(method string, began time.Time, err error) {
+func (m *metrics) observe(method string, took time.Duration, err error) {
 	kind := "ok"
 	if err != nil {
 		kind = string(transport.OutcomeUnknown)
@@ -49,5 +49,5 @@ func (m *metrics) observe(method string, began time.Time, err error) {
 			kind = string(e.Kind)
 		}
 	}
-	m.calls.WithLabelValues(method, kind).Observe(time.Since(began).Seconds())
+	m.calls.WithLabelValues(method, kind).Observe(took.Seconds())
 }

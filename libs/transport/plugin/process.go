@@ -58,7 +58,7 @@ func launch(ctx context.Context, cfg HostConfig, clk clock.Clock, log *slog.Logg
 	// go-plugin's own steps take no context; the end of the process ends each of them.
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = p.run.Kill(ctx) })
+	stop := context.AfterFunc(ctx, func() { _ = p.run.kill() })
 	defer stop()
 	if err := p.connect(ctx, clk); err != nil {
 		return nil, errors.Join(fmt.Errorf("start transport process: %w", err), p.end(endStart))
@@ -192,9 +192,9 @@ func (p *process) end(cause string) error {
 	}
 	var killErr error
 	if grace == 0 {
-		killErr = p.run.Kill(context.Background())
+		killErr = p.run.kill()
 	}
-	t := time.AfterFunc(grace, func() { _ = p.run.Kill(context.Background()) })
+	t := time.AfterFunc(grace, func() { _ = p.run.kill() })
 	defer t.Stop()
 	p.plugin.Kill()
 	return killErr
@@ -205,7 +205,7 @@ func (p *process) end(cause string) error {
 // process is of no use, and its end is a bound.
 func (p *process) lost(e *transport.Error, tooSlow bool) *transport.Error {
 	if !tooSlow {
-		_ = p.run.Kill(context.Background()) // a process that cannot be killed has no end to report
+		_ = p.run.kill() // a process that cannot be killed has no end to report
 		t := time.NewTimer(p.cfg.AnswerSlack)
 		defer t.Stop()
 		select {

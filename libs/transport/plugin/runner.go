@@ -71,7 +71,7 @@ func (r *runner) Start(context.Context) error {
 		r.exit = cmd.Wait()
 		r.reaped = r.clk.Now().Boot
 		// What is still buffered can be read; what a grandchild holds open must not keep the readers.
-		limit := time.Now().Add(drainPipes)
+		limit := time.Now().Add(drainPipes) //nolint:forbidigo // a file takes no other clock
 		_ = r.stdout.SetReadDeadline(limit)
 		_ = r.stderr.SetReadDeadline(limit)
 		close(r.gone)
@@ -156,7 +156,9 @@ func (r *runner) Wait(context.Context) error {
 }
 
 // Kill implements runner.Runner: SIGKILL for the whole group, which also ends a stopped process.
-func (r *runner) Kill(context.Context) error {
+func (r *runner) Kill(context.Context) error { return r.kill() }
+
+func (r *runner) kill() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.killed = true

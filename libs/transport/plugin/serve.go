@@ -39,8 +39,8 @@ func leaveWithParent() {
 	if err != nil {
 		parent = os.Getppid()
 	}
-	for os.Getppid() == parent {
-		time.Sleep(parentWatch)
+	for tick := time.NewTicker(parentWatch); os.Getppid() == parent; {
+		<-tick.C
 	}
 	os.Exit(exitOrphaned)
 }

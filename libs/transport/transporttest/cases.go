@@ -243,7 +243,7 @@ func statuses(t *testing.T, b bench) {
 
 func oneCallPerSlot(t *testing.T, b bench) {
 	ctx, cancel := context.WithCancel(t.Context())
-	first := b.underWay(t, ctx, b.permit(1, "g", 5*time.Second), 20*time.Second)
+	first := b.underWay(ctx, t, b.permit(1, "g", 5*time.Second), 20*time.Second)
 	_, err := b.attempt(t.Context(), b.permit(1, "g", 5*time.Second), time.Second)
 	require.ErrorIs(t, err, transport.NotSent)
 	b.bank.Misbehave(Fault{})
@@ -268,7 +268,7 @@ func oneConnectionPerSlot(t *testing.T, b bench) {
 func cancelled(t *testing.T, b bench) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := b.permit(1, "g", 5*time.Second)
-	failed := b.underWay(t, ctx, p, 20*time.Second)
+	failed := b.underWay(ctx, t, p, 20*time.Second)
 	cancel()
 	_, running := transport.LastFirstByte(<-failed, p.NotAfter)
 	require.True(t, running, "the end of the caller is not the end of the request")
@@ -277,7 +277,7 @@ func cancelled(t *testing.T, b bench) {
 
 func disconnected(t *testing.T, b bench) {
 	p := b.permit(1, "g", 5*time.Second)
-	failed := b.underWay(t, t.Context(), p, 20*time.Second)
+	failed := b.underWay(t.Context(), t, p, 20*time.Second)
 	require.NoError(t, b.Disconnect(t.Context(), p.Slot))
 	err := <-failed
 	require.ErrorIs(t, err, transport.OutcomeUnknown)

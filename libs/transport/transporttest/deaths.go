@@ -86,7 +86,7 @@ func runDeaths(t *testing.T, s Subject) {
 
 func killedDuringARequest(t *testing.T, b bench) {
 	p := b.permit(1, "g", 5*time.Second)
-	failed := b.underWay(t, t.Context(), p, 20*time.Second)
+	failed := b.underWay(t.Context(), t, p, 20*time.Second)
 	before := clock.System().Now().Boot
 	require.NoError(t, unix.Kill(b.host.PID(), unix.SIGKILL))
 	err := <-failed
@@ -169,7 +169,7 @@ func goneWithItsHost(t *testing.T, s Subject) {
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	h := exec.Command(self)
+	h := exec.CommandContext(context.Background(), self)
 	h.Env = []string{envHost + "=" + string(text), "TMPDIR=" + t.TempDir()}
 	out, err := h.StdoutPipe()
 	require.NoError(t, err)

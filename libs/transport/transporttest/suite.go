@@ -101,7 +101,7 @@ func Run(t *testing.T, s Subject) {
 func (s Subject) loopback(t *testing.T) bench {
 	t.Helper()
 	impl, bank := s.Open(t)
-	tr, stop, err := plugin.Loopback(impl, clock.System())
+	tr, stop, err := plugin.Loopback(t.Context(), impl, clock.System())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, stop()) })
 	return s.bench(t, tr, bank)
@@ -170,7 +170,7 @@ func (b bench) served(t *testing.T, p transport.Permit) {
 
 // underWay starts an attempt that the bank holds, and returns once its first byte has
 // arrived. The bank goes on holding requests.
-func (b bench) underWay(t *testing.T, ctx context.Context, p transport.Permit, timeout time.Duration) <-chan error {
+func (b bench) underWay(ctx context.Context, t *testing.T, p transport.Permit, timeout time.Duration) <-chan error {
 	t.Helper()
 	b.bank.Misbehave(Fault{Delay: time.Minute})
 	before := b.bank.Requests()

@@ -127,7 +127,8 @@ type answer struct {
 // the first byte leaves before notAfter or not at all. An error with a zero FirstByte
 // of the guard means that nothing was written.
 func (c *connection) exchange(q request, notAfter clock.Deadline, timeout time.Duration) (a answer, err error) {
-	if err := c.tls.SetDeadline(time.Now().Add(timeout)); err != nil {
+	deadline := time.Now().Add(timeout) //nolint:forbidigo // a socket takes no other clock
+	if err := c.tls.SetDeadline(deadline); err != nil {
 		return a, fmt.Errorf("%w: %w", errUnusable, err)
 	}
 	if err := c.guard.Arm(notAfter); err != nil {
@@ -160,7 +161,7 @@ const maxInterim = 5
 func (c *connection) read(req *http.Request) (answer, error) {
 	c.budget.N = maxAnswerBytes
 	for range maxInterim {
-		resp, err := http.ReadResponse(c.in, req)
+		resp, err := http.ReadResponse(c.in, req) //nolint:bodyclose // readBody reads it to its end, or the connection is reset
 		if err != nil {
 			return answer{}, fmt.Errorf("answer: %w", err)
 		}
