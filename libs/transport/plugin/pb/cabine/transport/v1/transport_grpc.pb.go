@@ -57,8 +57,8 @@ type TransportServiceClient interface {
 	// request.
 	Pull(ctx context.Context, in *PullRequest, opts ...grpc.CallOption) (*PullResponse, error)
 	// Send posts messages. After an error of kind OUTCOME_UNKNOWN, UNAVAILABLE or
-	// without detail the messages may be stored at the bank: it may be repeated only by
-	// resending the very same messages, never under new identifiers. After NOT_SENT,
+	// MALFORMED, or one without detail, the messages may be stored at the bank: it may be
+	// repeated only by resending the very same messages, never under new identifiers. After NOT_SENT,
 	// REJECTED and THROTTLED nothing was stored.
 	Send(ctx context.Context, in *SendRequest, opts ...grpc.CallOption) (*SendResponse, error)
 	// CloseStream ends a stream, which acknowledges its last delivery. A stream that is
@@ -159,8 +159,8 @@ type TransportServiceServer interface {
 	// request.
 	Pull(context.Context, *PullRequest) (*PullResponse, error)
 	// Send posts messages. After an error of kind OUTCOME_UNKNOWN, UNAVAILABLE or
-	// without detail the messages may be stored at the bank: it may be repeated only by
-	// resending the very same messages, never under new identifiers. After NOT_SENT,
+	// MALFORMED, or one without detail, the messages may be stored at the bank: it may be
+	// repeated only by resending the very same messages, never under new identifiers. After NOT_SENT,
 	// REJECTED and THROTTLED nothing was stored.
 	Send(context.Context, *SendRequest) (*SendResponse, error)
 	// CloseStream ends a stream, which acknowledges its last delivery. A stream that is
