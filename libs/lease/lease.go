@@ -165,17 +165,15 @@ func (l *Lease) Release(ctx context.Context) error {
 
 // CoolDown gives the slot to nobody until last + B + eps, when the bank is certainly done.
 // last is s+, the last instant at which a first byte of a request was or may still be
-// written; one later than the start deadline counts as the start deadline, since
-// nothing is written after it. Leases already lost are left alone: their key
-// outlives the bank's hold by construction of the start deadline.
+// written. Leases already lost are left alone: their key outlives the bank's hold by
+// construction of the start deadline.
 func (l *Lease) CoolDown(ctx context.Context, last clock.Instant) error {
-	deadline := l.StartDeadline()
 	if !l.end(GivenBack) {
 		return nil
 	}
 	s := l.set
 	s.k.drop(l)
-	return s.k.cool(ctx, l, min(last, deadline.Boot))
+	return s.k.cool(ctx, l, last)
 }
 
 // end records why the lease is over; false if it was already.
