@@ -72,6 +72,13 @@ func (s *Slot) Lost() <-chan struct{} { return s.lease.Lost() }
 // Err is nil while the lease is held and the cause after it was lost.
 func (s *Slot) Err() error { return s.lease.Err() }
 
+// Startable reports whether a request could start now as far as the lease is concerned. While
+// renewals fail a lease passes its start deadline some seconds before it is lost, and a
+// renewal that succeeds after all makes it startable again: until then a holder waits.
+func (s *Slot) Startable() bool {
+	return s.lease.Err() == nil && !s.lease.StartDeadline().Passed(s.pool.deps.Clock.Now())
+}
+
 // Tainted reports that a call did not settle, so that the slot serves no further request.
 func (s *Slot) Tainted() bool {
 	s.mu.Lock()

@@ -60,10 +60,12 @@ func TestNoCallAfterTheStartDeadline(t *testing.T) {
 				t.Error("the transport was called")
 				return transport.Exchange{}, nil
 			}
+			require.True(t, s.Startable())
 			pass(b)
 			_, err := s.Pull(t.Context(), "", 0)
 			require.ErrorIs(t, err, transport.NotSent)
 			require.False(t, s.Tainted(), "nothing was written")
+			require.False(t, s.Startable())
 			require.Zero(t, b.lease.served, "a grant that has served nothing does not yield")
 			require.EqualValues(t, 1, b.count(t, "cabine_slot_stale_starts_blocked_total", "host"))
 		})

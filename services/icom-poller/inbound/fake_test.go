@@ -69,6 +69,8 @@ type fakeLeases struct {
 	held  map[int]*fakeLease
 	freed chan struct{}
 	count int
+
+	redisAway bool
 }
 
 type fakeLease struct {
@@ -123,13 +125,28 @@ func (l *fakeLeases) holders(context.Context) ([]lease.Holder, error) {
 	return out, nil
 }
 
-func (g *fakeLease) Slot() int                     { return g.slot }
-func (g *fakeLease) Class() lease.Class            { return lease.Poll }
-func (g *fakeLease) Grant() string                 { return g.grant }
-func (g *fakeLease) StartDeadline() clock.Deadline { return g.set.clk.Now().Deadline(11 * time.Second) }
-func (g *fakeLease) Lost() <-chan struct{}         { return g.lost }
-func (g *fakeLease) Served()                       {}
-func (g *fakeLease) Yield() <-chan struct{}        { return g.yield }
+func (g *fakeLease) Slot() int              { return g.slot }
+func (g *fakeLease) Class() lease.Class     { return lease.Poll }
+func (g *fakeLease) Grant() string          { return g.grant }
+func (g *fakeLease) Lost() <-chan struct{}  { return g.lost }
+func (g *fakeLease) Served()                {}
+func (g *fakeLease) Yield() <-chan struct{} { return g.yield }
+
+func (g *fakeLease) StartDeadline() clock.Deadline {
+	g.set.mu.Lock()
+	defer g.set.mu.Unlock()
+	if g.set.redisAway {
+		return clock.Deadline{}
+	}
+	return g.set.clk.Now().Deadline(11 * time.Second)
+}
+
+// away says whether renewals fail.
+func (l *fakeLeases) away(yes bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.redisAway = yes
+}
 
 func (g *fakeLease) Err() error {
 	g.set.mu.Lock()

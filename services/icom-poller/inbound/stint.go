@@ -68,6 +68,9 @@ func (s *stint) run(ctx context.Context) (why, time.Duration) {
 		if w := s.pause(ctx, s.c.cfg.Schedule.Wait(s.last)); w != goOn {
 			return w, 0
 		}
+		if w := s.startable(ctx); w != goOn {
+			return w, 0
+		}
 		began := s.now()
 		res, err := s.pull(ctx, began)
 		s.last = Poll{Slot: s.last.Slot, Took: s.now().Elapsed(began), Messages: len(res.Messages), Failed: err != nil}
@@ -99,6 +102,24 @@ func (s *stint) over(ctx context.Context) why {
 	case <-s.slot.Yield():
 		return yielded
 	default:
+	}
+	return goOn
+}
+
+// renewalPause is the pause between two looks at a lease that waits for its renewal.
+const renewalPause = 100 * time.Millisecond
+
+// startable waits while renewals fail and the lease is past its start deadline. The slot is
+// kept: either the next renewal succeeds, or the lease is lost within seconds.
+func (s *stint) startable(ctx context.Context) why {
+	for said := false; !s.slot.Startable(); {
+		if !said {
+			said = true
+			s.log.Warn("no poll until the lease is renewed")
+		}
+		if w := s.pause(ctx, renewalPause); w != goOn {
+			return w
+		}
 	}
 	return goOn
 }

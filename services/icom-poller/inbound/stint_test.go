@@ -82,6 +82,7 @@ func TestShortStoreOutageKeepsTheSlot(t *testing.T) {
 		b.start()
 		b.after(5 * time.Second)
 		require.Equal(b.t, []string{"grant 1", `pull 1 ""`, `stored 1, cursor "c1"`, `pull 1 "c1"`}, b.story.all())
+		b.after(7 * time.Second) // the publisher's own back-off
 		require.Equal(b.t, []string{"m1"}, b.carrier.all())
 	})
 }
@@ -496,5 +497,23 @@ func TestStopPhasesGiveEverythingBack(t *testing.T) {
 		require.ErrorIs(b.t, d.Run(b.t.Context()), drain.ErrOverrun)
 		d.Disarm()
 		require.Equal(b.t, []string{"grant 1", `pull 1 ""`, "cool down 1"}, b.story.all())
+	})
+}
+
+func TestSlotWaitsForARenewalThatIsLate(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.bank.answer = func(ctx context.Context, _ int, _ pull) (transport.PullResult, error) { return hold(ctx, "c") }
+		b.start()
+		b.after(time.Second)
+		b.leases.away(true)
+		b.after(8 * time.Second)
+		require.Equal(b.t, []string{"grant 1", `pull 1 ""`, `stored 0, cursor "c"`}, b.story.all(), "no request, and the slot is kept")
+		require.Equal(b.t, 1, strings.Count(b.log.String(), "no poll until the lease is renewed"))
+		require.Zero(b.t, b.metric("cabine_slot_stale_starts_blocked_total"))
+		b.leases.away(false)
+		b.after(time.Second)
+		require.Equal(b.t, `pull 1 "c"`, b.story.all()[3])
+		require.NoError(b.t, b.poller.Ready(b.t.Context()))
 	})
 }
