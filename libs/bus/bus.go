@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -35,6 +36,9 @@ func Connect(_ context.Context, cfg Config, log *slog.Logger) (*Bus, error) {
 		flight: semaphore.NewWeighted(int64(cfg.MaxInFlight)), closed: make(chan struct{}),
 	}
 	conn, err := nats.Connect(cfg.URL, b.options()...)
+	if bad, ok := errors.AsType[*url.Error](err); ok {
+		err = bad.Err // the whole error quotes the URL, and with it the password
+	}
 	if err != nil {
 		return nil, fmt.Errorf("bus config: %w", err)
 	}

@@ -235,6 +235,11 @@ func TestConsumeEndsWhenTheStoreIsLostUnderIt(t *testing.T) {
 func TestProvisionIsIdempotentAndChangesDriftOnlyWhenTold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	changes, err := b.bus.Inspect(t.Context(), topology())
+	require.NoError(t, err)
+	for _, c := range changes {
+		require.Equal(t, bus.Change{Object: c.Object, Missing: true}, c)
+	}
 	var both sync.WaitGroup
 	errs := make([]error, 2)
 	for i := range errs {
@@ -242,10 +247,11 @@ func TestProvisionIsIdempotentAndChangesDriftOnlyWhenTold(t *testing.T) {
 	}
 	both.Wait()
 	require.NoError(t, errors.Join(errs...))
-	changes, err := b.bus.Provision(t.Context(), topology(), true)
+	changes, err = b.bus.Provision(t.Context(), topology(), true)
 	require.NoError(t, err)
 	for _, c := range changes {
 		require.Equal(t, bus.Change{Object: c.Object, Drift: []string{}}, c)
+		require.True(t, c.Settled())
 	}
 
 	wanted := topology()
@@ -388,6 +394,9 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	for _, name := range []string{"URL", "CertFile", "MaxInFlight", "AckTimeout"} {
 		require.True(t, strings.Contains(err.Error(), name), name)
 	}
+	_, err = bus.Connect(t.Context(), bus.Config{URL: "nats://user:hun ter2@host:4222"}, slog.New(slog.DiscardHandler))
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "ter2")
 	bad := topology()
 	bad.Streams[0].Replicas = 2
 	bad.Consumers[0].Stream = "NOPE"

@@ -9,38 +9,69 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Change is what Provision did or found about one stream or consumer.
+// Change is what Provision did, or Inspect found, about one stream or consumer.
 type Change struct {
 	// Object is e.g. "stream PIX_INBOUND" or "consumer PIX_INBOUND/payments".
 	Object string
-	// Created, or Updated; neither with Drift: it differs and was left alone.
-	Created, Updated bool
-	// Drift names each field that differs, e.g. "max_age: 1h0m0s, declared 24h0m0s".
+	// Missing: it does not exist. Created, Updated: it did not, or differed, and was changed.
+	Missing, Created, Updated bool
+	// Drift names each field that differs or differed, e.g. "max_age: 1h0m0s, declared 24h0m0s".
 	Drift []string
 }
 
 // Drifted reports a difference that stands.
 func (c Change) Drifted() bool { return len(c.Drift) > 0 && !c.Updated }
 
+// Settled reports that the object is now as it was declared.
+func (c Change) Settled() bool { return !c.Missing && !c.Drifted() }
+
+// mode is how far provisioning may go.
+type mode int
+
+const (
+	inspect mode = iota
+	create
+	update
+)
+
+// Inspect compares what exists with the topology and changes nothing.
+func (b *Bus) Inspect(ctx context.Context, t Topology) ([]Change, error) {
+	return b.provision(ctx, t, inspect)
+}
+
 // Provision creates what is missing of the topology and compares the rest with it. What
-// differs is changed only if update is set, and reported either way. It may be repeated and
+// differs is changed only if updateDrift is set, and reported either way. It may be repeated and
 // may run twice at once. Nothing is ever deleted. It is a deploy step, not a service's.
-func (b *Bus) Provision(ctx context.Context, t Topology, update bool) ([]Change, error) {
+func (b *Bus) Provision(ctx context.Context, t Topology, updateDrift bool) ([]Change, error) {
+	if updateDrift {
+		return b.provision(ctx, t, update)
+	}
+	return b.provision(ctx, t, create)
+}
+
+func (b *Bus) provision(ctx context.Context, t Topology, m mode) ([]Change, error) {
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
+	missing := map[string]bool{}
 	changes := make([]Change, 0, len(t.Streams)+len(t.Consumers))
 	for _, s := range t.Streams {
-		c, err := b.provisionStream(ctx, s, update)
+		c, err := b.provisionStream(ctx, s, m)
 		if err != nil {
 			return changes, translate("provision "+c.Object, err)
 		}
+		missing[s.Name] = c.Missing
 		changes = append(changes, c)
 	}
 	for _, k := range t.Consumers {
-		c, err := b.provisionConsumer(ctx, k, update)
-		if err != nil {
-			return changes, translate("provision "+c.Object, err)
+		c := k.change()
+		if missing[k.Stream] {
+			c.Missing = true
+		} else {
+			var err error
+			if c, err = b.provisionConsumer(ctx, k, m); err != nil {
+				return changes, translate("provision "+c.Object, err)
+			}
 		}
 		changes = append(changes, c)
 	}
@@ -64,10 +95,14 @@ func (b *Bus) Bind(ctx context.Context, t Topology) error {
 	return errors.Join(missing...)
 }
 
-func (b *Bus) provisionStream(ctx context.Context, s Stream, update bool) (Change, error) {
+func (b *Bus) provisionStream(ctx context.Context, s Stream, m mode) (Change, error) {
 	c := Change{Object: "stream " + s.Name}
 	stream, err := b.js.Stream(ctx, s.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if m == inspect {
+			c.Missing = true
+			return c, nil
+		}
 		want := s.apply(jetstream.StreamConfig{})
 		if stream, err = b.js.CreateStream(ctx, want); err == nil {
 			c.Created = true
@@ -94,7 +129,7 @@ func (b *Bus) provisionStream(ctx context.Context, s Stream, update bool) (Chang
 		field("duplicate_window", have.Duplicates, want.Duplicates),
 		list("subjects", have.Subjects, want.Subjects),
 	)
-	if len(c.Drift) > 0 && update {
+	if len(c.Drift) > 0 && m == update {
 		_, err = b.js.UpdateStream(ctx, want)
 		c.Updated = err == nil
 	}
@@ -109,10 +144,14 @@ func (s Stream) apply(c jetstream.StreamConfig) jetstream.StreamConfig {
 	return c
 }
 
-func (b *Bus) provisionConsumer(ctx context.Context, k Consumer, update bool) (Change, error) {
-	c := Change{Object: "consumer " + k.Stream + "/" + k.Name}
+func (b *Bus) provisionConsumer(ctx context.Context, k Consumer, m mode) (Change, error) {
+	c := k.change()
 	consumer, err := b.js.Consumer(ctx, k.Stream, k.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if m == inspect {
+			c.Missing = true
+			return c, nil
+		}
 		want := k.apply(jetstream.ConsumerConfig{})
 		if consumer, err = b.js.CreateConsumer(ctx, k.Stream, want); err == nil {
 			c.Created = true
@@ -135,12 +174,14 @@ func (b *Bus) provisionConsumer(ctx context.Context, k Consumer, update bool) (C
 		field("max_ack_pending", have.MaxAckPending, want.MaxAckPending),
 		list("filter_subjects", filters(have), filters(want)),
 	)
-	if len(c.Drift) > 0 && update {
+	if len(c.Drift) > 0 && m == update {
 		_, err = b.js.UpdateConsumer(ctx, k.Stream, want)
 		c.Updated = err == nil
 	}
 	return c, err
 }
+
+func (k Consumer) change() Change { return Change{Object: "consumer " + k.Stream + "/" + k.Name} }
 
 func (k Consumer) apply(c jetstream.ConsumerConfig) jetstream.ConsumerConfig {
 	c.Durable, c.Name = k.Name, k.Name
