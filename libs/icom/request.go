@@ -166,8 +166,9 @@ func (r Requests) resolve(from *url.URL, target string) (*url.URL, error) {
 		return nil, errors.New("icom: target of a request lies on another host than the channel's")
 	}
 	u.Host = r.Base.Host
-	if !strings.HasPrefix(u.Path, "/") {
-		return nil, errors.New("icom: target of a request has no path")
+	// Two slashes at the start would be a host when the path is read again.
+	if p := u.EscapedPath(); !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "//") {
+		return nil, errors.New("icom: target of a request has no path of its own")
 	}
 	return u, nil
 }

@@ -164,6 +164,7 @@ func TestTheCursorStaysOnTheChannelsHost(t *testing.T) {
 		"/s/1#f":                        "",
 		"/s/ 1":                         "",
 		"/s/1\r\nX: y":                  "",
+		"///../s":                       "",
 		"/s/%zz":                        "",
 		"/" + strings.Repeat("a", 4096): "",
 	} {
@@ -201,7 +202,7 @@ func TestTheBaseIsAnAddressAndNothingElse(t *testing.T) {
 }
 
 func FuzzCursor(f *testing.F) {
-	for _, seed := range []string{"/s/1", "https://icom.pi.rsfn.net.br:16422/s", "//x/y", "..", "?a", "/%2e%2e/x", "/\x00"} {
+	for _, seed := range []string{"/s/1", "https://icom.pi.rsfn.net.br:16422/s", "//x/y", "..", "?a", "/%2e%2e/x", "/\x00", "///../...y"} {
 		f.Add(seed)
 	}
 	base, err := icom.ParseBase("https://icom.pi.rsfn.net.br:16422")
