@@ -72,11 +72,13 @@ func (s *Slot) Lost() <-chan struct{} { return s.lease.Lost() }
 // Err is nil while the lease is held and the cause after it was lost.
 func (s *Slot) Err() error { return s.lease.Err() }
 
+func (s *Slot) dead() bool { return s.lease.Err() != nil }
+
 // Startable reports whether a request could start now as far as the lease is concerned. While
 // renewals fail a lease passes its start deadline some seconds before it is lost, and a
 // renewal that succeeds after all makes it startable again: until then a holder waits.
 func (s *Slot) Startable() bool {
-	return s.lease.Err() == nil && !s.lease.StartDeadline().Passed(s.pool.deps.Clock.Now())
+	return !s.dead() && !s.lease.StartDeadline().Passed(s.pool.deps.Clock.Now())
 }
 
 // Tainted reports that a call did not settle, so that the slot serves no further request.
@@ -155,7 +157,7 @@ func (s *Slot) begin() (transport.Permit, clock.Reading, error) {
 	}
 	d := s.lease.StartDeadline()
 	now := s.pool.deps.Clock.Now()
-	if s.lease.Err() != nil || d.Passed(now) {
+	if s.dead() || d.Passed(now) {
 		s.pool.m.stale.WithLabelValues("host").Inc()
 		return refuse("the start deadline has passed")
 	}
@@ -258,7 +260,7 @@ func (s *Slot) give(ctx context.Context) (Ending, error) {
 	s.mu.Unlock()
 
 	s.disconnect(ctx)
-	if s.lease.Err() != nil {
+	if s.dead() {
 		return Lost, nil
 	}
 	if !last.IsZero() {

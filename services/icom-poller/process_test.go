@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -259,6 +260,67 @@ func TestKilledReplicaIsReplacedWithinItsLease(t *testing.T) {
 	require.Less(t, time.Since(killed), 7*time.Second)
 	w.enqueue(40)
 	w.eventually("all to be stored", func() bool { c := w.counts(); return c.Received+c.Published == 40 })
+	require.Zero(t, b.stop())
+}
+
+func TestPluginKilledAloneIsReplacedAndItsSlotsCoolDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, icomtest.Config{RedeliverAfter: 2 * time.Second})
+	core := w.consume(true)
+	a := w.start("a", nil)
+	a.logged(4, "first poll")
+	polls := a.count("first poll")
+	require.NoError(t, syscall.Kill(a.number("transport process started", "pid"), syscall.SIGKILL))
+	a.logged(2, "transport process started")
+	a.logged(polls+4, "first poll")
+	require.GreaterOrEqual(t, a.count("slot given", "how", "cooled"), 1)
+	w.enqueue(20)
+	w.eventually("all to be done", func() bool { return w.counts().Done == 20 })
+	require.Len(t, core.distinct(), 20)
+	require.Zero(t, a.stop())
+}
+
+func TestKilledHostTakesItsPluginAlong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, icomtest.Config{})
+	a := w.start("a", nil)
+	a.logged(1, "transport process started")
+	pid := a.number("transport process started", "pid")
+	a.kill()
+	w.eventually("the plugin to end", func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+func TestForeignCertificateIsShownAsWhatItIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, icomtest.Config{})
+	var err error
+	w.files, err = w.bank.PKI().WriteClient(t.TempDir(), "87654321")
+	require.NoError(t, err)
+	w.anySubject = true
+	a := w.start("a", nil)
+	a.logged(3, "poll failed")
+	require.Contains(t, a.text(), `"status":403`)
+	a.logged(1, "slot given", "how", "released", "why", "errors")
+	require.Zero(t, a.stop())
+}
+
+func TestPlacementLeaderPollsFromOneReplica(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, icomtest.Config{})
+	core := w.consume(true)
+	lead := map[string]string{"CABINE_POLL_PLACEMENT": "leader"}
+	a := w.start("a", lead)
+	a.logged(4, "first poll")
+	b := w.start("b", lead)
+	b.logged(1, "ready to poll")
+	w.enqueue(20)
+	w.eventually("all to be done", func() bool { return w.counts().Done == 20 })
+	require.Zero(t, b.count("slot granted"))
+	require.Zero(t, a.stop())
+	b.logged(4, "first poll")
+	w.enqueue(20)
+	w.eventually("the rest to be done", func() bool { return w.counts().Done == 40 })
+	require.Len(t, core.distinct(), 40)
 	require.Zero(t, b.stop())
 }
 

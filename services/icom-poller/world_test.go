@@ -47,6 +47,8 @@ type world struct {
 	inbox    *store.Inbox
 	files    icomtest.Files
 	topology bus.Topology
+	// anySubject makes the transport present a certificate of another participant.
+	anySubject bool
 }
 
 func newWorld(t *testing.T, cfg icomtest.Config) *world {
@@ -164,6 +166,7 @@ func (w *world) configFile() string {
 		"channels":     channels,
 		"participants": map[string]any{string(ispb): map[string]any{"cert": w.files.Cert, "key": w.files.Key}},
 		"ca":           w.files.CA,
+		"any_subject":  w.anySubject,
 	})
 	require.NoError(w.t, err)
 	dir := w.t.TempDir()
@@ -223,6 +226,19 @@ func (r *replica) count(msg string, attrs ...any) int {
 func (r *replica) logged(n int, msg string, attrs ...any) {
 	r.w.t.Helper()
 	r.w.eventually(fmt.Sprintf("%s to log %d x %q %v", r.name, n, msg, attrs), func() bool { return r.count(msg, attrs...) >= n })
+}
+
+// number returns a number of the first line with a message.
+func (r *replica) number(msg, attr string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, line := range r.lines {
+		if n, ok := line[attr].(float64); ok && line["msg"] == msg {
+			return int(n)
+		}
+	}
+	r.w.t.Fatalf("%s logged no %s of %q", r.name, attr, msg)
+	return 0
 }
 
 // at returns the time of the first line with a message and slot.

@@ -46,51 +46,6 @@ type Outlet struct {
 	Unfinished Unfinished
 }
 
-// PublisherConfig configures a Publisher.
-type PublisherConfig struct {
-	// QueueRows bounds the rows of one stream in memory. Default 256.
-	QueueRows int
-	// BatchRows bounds what is published at once. Default 256.
-	BatchRows int
-	// PublishTimeout bounds one batch. Default 10 s.
-	PublishTimeout time.Duration
-	// RepublishEvery is the period of the look for what nobody published, RepublishAge how
-	// old a row must be to be among it. Defaults 30 s, 5 s.
-	RepublishEvery, RepublishAge time.Duration
-	// SweepEvery is the period of the look for what was published and is not done, StuckAge
-	// how long ago it was published. Defaults 1 min, 5 min.
-	SweepEvery, StuckAge time.Duration
-	// MaxAttempts is how often such a row is published again before it goes to the dead
-	// letters, and how often the bus may refuse a row before it does. Default 10.
-	MaxAttempts int
-	// BackoffFirst and BackoffMost bound the pause after a failure. Defaults 200 ms, 5 s.
-	BackoffFirst, BackoffMost time.Duration
-}
-
-func (c PublisherConfig) withDefaults() PublisherConfig {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	num := func(n *int, v int) {
-		if *n == 0 {
-			*n = v
-		}
-	}
-	num(&c.QueueRows, 256)
-	num(&c.BatchRows, 256)
-	num(&c.MaxAttempts, 10)
-	def(&c.PublishTimeout, 10*time.Second)
-	def(&c.RepublishEvery, 30*time.Second)
-	def(&c.RepublishAge, 5*time.Second)
-	def(&c.SweepEvery, time.Minute)
-	def(&c.StuckAge, 5*time.Minute)
-	def(&c.BackoffFirst, 200*time.Millisecond)
-	def(&c.BackoffMost, 5*time.Second)
-	return c
-}
-
 // stream names the order in which messages arrived.
 type stream struct {
 	channel pix.Channel
@@ -399,35 +354,6 @@ func (p *Publisher) publish(ctx context.Context, rows []store.Stored, repeat boo
 	return p.out.Carrier.PublishInbound(ctx, messages)
 }
 
-// refuse counts the refusals of a row, for which the bus will not change its mind, and
-// buries it in the end: it would hold up its stream for ever.
-func (p *Publisher) refuse(ctx context.Context, row store.Stored, cause error) error {
-	p.refused[row.ID]++
-	if p.refused[row.ID] < p.cfg.MaxAttempts {
-		return nil
-	}
-	reason := fmt.Sprintf("refused %d times by the bus: %v", p.refused[row.ID], cause)
-	if err := p.bury(ctx, row, "refused", reason); err != nil {
-		return err
-	}
-	delete(p.refused, row.ID)
-	p.forget([]int64{row.ID})
-	return nil
-}
-
-func (p *Publisher) bury(ctx context.Context, row store.Stored, label, reason string) error {
-	err := p.out.Unfinished.Bury(ctx, row.ID, reason)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // done meanwhile
-	}
-	if err != nil {
-		return fmt.Errorf("burying a message: %w", err)
-	}
-	p.m.deadLetters.WithLabelValues(string(row.Channel), label).Inc()
-	p.log.Error("message goes to the dead letters", slog.String("message_id", row.MessageID), slog.String("reason", reason))
-	return nil
-}
-
 // forget removes published rows from memory.
 func (p *Publisher) forget(ids []int64) {
 	gone := make(map[int64]struct{}, len(ids))
@@ -455,36 +381,6 @@ func (p *Publisher) forget(ids []int64) {
 func (p *Publisher) moved() {
 	close(p.progress)
 	p.progress = make(chan struct{})
-}
-
-// recover publishes again what was published and not done, and buries what was tried too often.
-func (p *Publisher) recover(ctx context.Context) error {
-	for {
-		rows, err := p.out.Unfinished.Stuck(ctx, p.cfg.StuckAge, p.cfg.BatchRows)
-		if err != nil {
-			return fmt.Errorf("reading what is not done: %w", err)
-		}
-		var repeat []store.Stored
-		for _, row := range rows {
-			if row.Attempts < p.cfg.MaxAttempts {
-				repeat = append(repeat, row)
-				continue
-			}
-			reason := fmt.Sprintf("published %d times and never done", row.Attempts+1)
-			if err := p.bury(ctx, row, "never_done", reason); err != nil {
-				return err
-			}
-		}
-		if len(repeat) > 0 {
-			p.log.Warn("publishing again what nobody finished", slog.Int("rows", len(repeat)))
-		}
-		if err := p.carry(ctx, again, repeat, p.out.Unfinished.Republished); err != nil {
-			return err
-		}
-		if len(rows) < p.cfg.BatchRows {
-			return nil
-		}
-	}
 }
 
 // flush waits until memory holds nothing to publish.

@@ -249,6 +249,8 @@ func (s *stint) failed(ctx context.Context, err error) (why, time.Duration) {
 			return w, 0
 		}
 		s.c.gate.suspect(err)
+	case transport.Rejected, transport.Unavailable:
+	case transport.OutcomeUnknown, transport.PluginGone: // tainted, see above
 	}
 	s.failures++
 	pause := s.retry.next()
