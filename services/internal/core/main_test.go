@@ -1,0 +1,37 @@
+package core_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// sampleBinary is the path of testdata/sample, built by TestMain once for all tests.
+var sampleBinary string
+
+func TestMain(m *testing.M) { os.Exit(withSample(m.Run)) }
+
+func withSample(run func() int) int {
+	dir, err := os.MkdirTemp("", "cabine-sample")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	sampleBinary = filepath.Join(dir, "sample")
+	build := exec.Command("go", "build", "-o", sampleBinary, "./testdata/sample") //nolint:noctx // ends with the test binary
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the sample: %v\n%s", err, out)
+		return 1
+	}
+	code := run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
