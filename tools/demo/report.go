@@ -85,9 +85,6 @@ func (r *Report) judge(bank icomtest.Report, violations []icomtest.Violation, is
 		if c.PeakRequests > c.Cap {
 			r.broke("Cap: %s teve %d requisições simultâneas, o teto é %d", name, c.PeakRequests, c.Cap)
 		}
-		if c.PeakStreams > c.Cap {
-			r.broke("Cap: %s teve %d streams abertos, o teto é %d", name, c.PeakStreams, c.Cap)
-		}
 		if c.Violations > 0 {
 			r.broke("O banco anotou %d violações em %s: %v", c.Violations, name, c.Kinds)
 		}

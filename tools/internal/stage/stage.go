@@ -89,40 +89,42 @@ type bankReady struct {
 }
 
 // SetUp builds the programs, starts the servers and the bank, and migrates.
-func SetUp(ctx context.Context, cfg Config) (s *Stage, err error) {
-	say := func(what string) { _, _ = fmt.Fprintln(cfg.Progress, what) }
-	dir, err := os.MkdirTemp("", "cabine-stage-")
-	if err != nil {
-		return nil, err
+func SetUp(ctx context.Context, cfg Config) (*Stage, error) {
+	s := &Stage{cfg: cfg}
+	if err := s.setUp(ctx); err != nil {
+		return nil, errors.Join(err, s.TearDown())
 	}
-	s = &Stage{cfg: cfg, dir: dir}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.TearDown())
-		}
-	}()
+	return s, nil
+}
+
+func (s *Stage) setUp(ctx context.Context) (err error) {
+	cfg := s.cfg
+	say := func(what string) { _, _ = fmt.Fprintln(cfg.Progress, what) }
+	if s.dir, err = os.MkdirTemp("", "cabine-stage-"); err != nil {
+		return err
+	}
 	say("compilando os programas")
 	if err := s.build(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	say("iniciando Postgres, Redis e NATS")
 	options := devstack.Options{Postgres: true, Redis: true, NATS: true, Progress: cfg.Progress}
 	if s.Stack, err = devstack.Start(ctx, options); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.Stack.Postgres.CreateDatabase(ctx, "cabine"); err != nil {
-		return nil, err
+		return err
 	}
 	s.dsn = s.Stack.Postgres.DSN("cabine")
 	say("migrando o banco de dados e criando os streams")
 	if err := s.migrate(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if s.DB, err = store.Open(ctx, store.Config{URL: s.dsn, Application: "stage"}); err != nil {
-		return nil, err
+		return err
 	}
 	say("iniciando o banco simulado")
-	return s, s.startBank()
+	return s.startBank()
 }
 
 // TearDown stops the bank and the servers and removes every file.
