@@ -40,7 +40,7 @@ bench: ## Measure against a PING, against other locks and against a bare read lo
 
 .PHONY: build
 build: ## Build every program into bin/
-	go build -trimpath -o bin/ work
+	go build -o bin/ work
 
 
 .PHONY: test
