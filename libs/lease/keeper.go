@@ -104,6 +104,7 @@ func (k *Keeper) NewSet(cfg SetConfig) (*Set, error) {
 	}
 	s := newSet(k, cfg)
 	k.sets[cfg.Name] = s
+	k.met.exist(s)
 	return s, nil
 }
 
@@ -120,7 +121,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 	left := k.leasesLocked()
 	k.mu.Unlock()
 	for _, l := range left {
-		l.end(Expired)
+		if l.end(Stopped) {
+			k.met.lost(l.set, Stopped)
+		}
 		k.drop(l)
 	}
 	k.undos.Wait()

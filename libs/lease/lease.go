@@ -23,6 +23,8 @@ const (
 	Expired Cause = "expired"
 	// Taken: Redis no longer knows the grant.
 	Taken Cause = "taken"
+	// Stopped: the keeper ended while the lease was held; its key ends by itself.
+	Stopped Cause = "stopped"
 	// GivenBack: Release or CoolDown was called.
 	GivenBack Cause = "given back"
 )

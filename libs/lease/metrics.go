@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		cooldowns:   counter("cooldowns_total", "Slots given to nobody until the bank was done.", "set"),
 		undos:       counter("undos_total", "Acquires taken back because their outcome was not known.", "set"),
 		holding:     gauge("held", "Slots this replica holds.", "set", "class"),
-		quarantined: gauge("quarantine_seconds", "Time left until new grants, as last seen by a renewal.", "set"),
+		quarantined: gauge("quarantine_seconds", "Time left until new grants, as last seen by this replica.", "set"),
 	}
 	for _, c := range []prometheus.Collector{
 		m.acquires, m.waits, m.renewals, m.losses, m.cooldowns, m.undos, m.holding, m.quarantined,
@@ -50,6 +50,22 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// exist makes a set's series exist before their first event, so that a rate sees it.
+func (m *metrics) exist(s *Set) {
+	for class := range s.cfg.Floors {
+		for _, result := range []string{"granted", "taken", "quarantined", "conflict", "unavailable"} {
+			m.acquires.WithLabelValues(s.cfg.Name, string(class), result)
+		}
+		m.holding.WithLabelValues(s.cfg.Name, string(class))
+	}
+	for _, c := range []Cause{Expired, Taken, Stopped} {
+		m.losses.WithLabelValues(s.cfg.Name, string(c))
+	}
+	m.cooldowns.WithLabelValues(s.cfg.Name)
+	m.undos.WithLabelValues(s.cfg.Name)
+	m.quarantined.WithLabelValues(s.cfg.Name)
 }
 
 func (m *metrics) acquire(s *Set, c Class, result string) {

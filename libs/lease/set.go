@@ -235,6 +235,13 @@ func (s *Set) try(ctx context.Context, class Class, mark time.Duration) (*Lease,
 	}
 	l, err := s.ask(ctx, class, mark)
 	s.k.met.acquire(s, class, resultOf(err))
+	var q *QuarantineError
+	switch {
+	case errors.As(err, &q):
+		s.k.met.quarantine(s, q.Remaining)
+	case err == nil:
+		s.k.met.quarantine(s, 0)
+	}
 	return l, err
 }
 
