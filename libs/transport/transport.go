@@ -128,6 +128,10 @@ type Capabilities struct {
 	Send, Pull bool
 	// Streams reports that reads have cursors and CloseStream means something.
 	Streams bool
+	// UserTimeout is u, the longest time for which the kernel may go on delivering what
+	// was written. The bank hold B contains it, so a host uses no transport that does not
+	// bound it or bounds it more loosely than B assumes. Zero: not bounded.
+	UserTimeout time.Duration
 }
 
 // Transport carries requests. Implementations are safe for concurrent use by

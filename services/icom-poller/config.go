@@ -26,8 +26,8 @@ type Config struct {
 
 // Placements.
 const (
-	spread = "spread"
-	leader = "leader"
+	spread  = "spread"
+	leading = "leader"
 )
 
 // Schedules.
@@ -109,8 +109,8 @@ func (c Config) Validate() error {
 
 func (c PollConfig) validate() error {
 	var errs []error
-	if c.Placement != spread && c.Placement != leader {
-		errs = append(errs, fmt.Errorf("poll.placement is %q, want %s or %s", c.Placement, spread, leader))
+	if c.Placement != spread && c.Placement != leading {
+		errs = append(errs, fmt.Errorf("poll.placement is %q, want %s or %s", c.Placement, spread, leading))
 	}
 	if c.Schedule != continuous && c.Schedule != aligned {
 		errs = append(errs, fmt.Errorf("poll.schedule is %q, want %s or %s", c.Schedule, continuous, aligned))
@@ -146,12 +146,14 @@ func (c PollConfig) aligned() inbound.Aligned {
 func (c Config) inbound(owner string) inbound.Config {
 	in := inbound.Config{
 		ISPB: pix.ISPB(c.ICOM.ISPB), Owner: owner, Workers: make(map[pix.Channel]int),
+		OnlyLeading:  c.Poll.Placement == leading,
 		Schedule:     inbound.Continuous{Floor: c.Poll.Floor},
 		CloseTimeout: c.Poll.CloseTimeout,
 		// A poll, which may wait for its connection, then a DELETE and the release.
 		EndPolls:    c.Lease.ReceiveTimeout + c.Poll.CloseTimeout + 1500*time.Millisecond,
 		BackoffMost: c.Poll.BackoffMost, StoreHold: c.Poll.StoreHold, StoreTimeout: c.Postgres.CallTimeout,
-		IdleAlarm: c.Poll.IdleAlarm, MalformedAttempts: c.Poll.MalformedAttempts, MaxMessageBytes: c.Poll.MaxMessageBytes,
+		UserTimeout: c.Lease.UserTimeout,
+		IdleAlarm:   c.Poll.IdleAlarm, MalformedAttempts: c.Poll.MalformedAttempts, MaxMessageBytes: c.Poll.MaxMessageBytes,
 		Publisher: inbound.PublisherConfig{
 			RepublishEvery: c.Publish.RepublishEvery, RepublishAge: c.Publish.RepublishAge,
 			SweepEvery: c.Publish.SweepEvery, StuckAge: c.Publish.StuckAge,

@@ -78,6 +78,7 @@ func capabilitiesToWire(c transport.Capabilities) *transportv1.CapabilitiesRespo
 	}
 	return &transportv1.CapabilitiesResponse{
 		Name: c.Name, Version: c.Version, Channels: channels, Send: c.Send, Pull: c.Pull, Streams: c.Streams,
+		UserTimeoutNanos: int64(c.UserTimeout),
 	}
 }
 
@@ -85,6 +86,7 @@ func capabilitiesFromWire(c *transportv1.CapabilitiesResponse) transport.Capabil
 	out := transport.Capabilities{
 		Name: clean(c.GetName()), Version: clean(c.GetVersion()),
 		Send: c.GetSend(), Pull: c.GetPull(), Streams: c.GetStreams(),
+		UserTimeout: time.Duration(c.GetUserTimeoutNanos()),
 	}
 	for _, known := range pix.Channels() {
 		for _, s := range c.GetChannels() {

@@ -79,6 +79,7 @@ func newStub() *stub { return &stub{aborts: make(map[transport.SlotID]context.Ca
 func (s *stub) Capabilities(context.Context) (transport.Capabilities, error) {
 	return transport.Capabilities{
 		Name: "stub", Version: fmt.Sprint(os.Getpid()), Channels: pix.Channels(), Pull: true, Send: true, Streams: true,
+		UserTimeout: 1500 * time.Millisecond,
 	}, nil
 }
 

@@ -131,6 +131,7 @@ func (s Subject) bench(t *testing.T, tr transport.Transport, bank Bank) bench {
 	t.Helper()
 	caps, err := tr.Capabilities(t.Context())
 	require.NoError(t, err)
+	require.Positive(t, caps.UserTimeout, "what was written must be delivered or dropped within a bound")
 	require.NotEmpty(t, caps.Name)
 	require.NotEmpty(t, caps.Version)
 	require.True(t, slices.Contains(caps.Channels, s.Channel))

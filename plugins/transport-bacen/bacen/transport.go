@@ -73,7 +73,9 @@ func New(cfg Config, clk clock.Clock, log *slog.Logger) (*Transport, error) {
 
 // Capabilities implements transport.Transport.
 func (t *Transport) Capabilities(context.Context) (transport.Capabilities, error) {
-	c := transport.Capabilities{Name: "bacen", Version: t.cfg.Version, Send: true, Pull: true, Streams: true}
+	c := transport.Capabilities{
+		Name: "bacen", Version: t.cfg.Version, Send: true, Pull: true, Streams: true, UserTimeout: time.Duration(t.cfg.UserTimeout),
+	}
 	for _, channel := range pix.Channels() {
 		if _, ok := t.far[channel]; ok {
 			c.Channels = append(c.Channels, channel)

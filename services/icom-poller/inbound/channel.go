@@ -25,6 +25,8 @@ type channel struct {
 	m    *metrics
 	log  *slog.Logger
 	gate *gate
+	// reigns hands over the contexts of leaderships; see Poller.Lead.
+	reigns chan context.Context
 
 	mu     sync.Mutex
 	stints map[int]*stint // by slot
@@ -34,7 +36,7 @@ func newChannel(name pix.Channel, cfg Config, deps Deps, pub *Publisher, m *metr
 	c := &channel{
 		name: name, cfg: cfg, deps: deps, pub: pub, m: m,
 		log:    deps.Log.With(slog.String("channel", string(name))),
-		stints: make(map[int]*stint),
+		stints: make(map[int]*stint), reigns: make(chan context.Context),
 	}
 	c.gate = newGate(c.ready, cfg, deps.Clock, c.log)
 	return c
@@ -54,6 +56,10 @@ func (c *channel) ready(ctx context.Context) error {
 	if !can.Pull || !slices.Contains(can.Channels, c.name) {
 		return fmt.Errorf("transport %s %s does not read this channel", can.Name, can.Version)
 	}
+	if can.UserTimeout <= 0 || can.UserTimeout > c.cfg.UserTimeout {
+		return fmt.Errorf("transport %s %s may deliver for %v what it wrote, want more than 0 and at most lease.user_timeout %v: the bank hold rests on it",
+			can.Name, can.Version, can.UserTimeout, c.cfg.UserTimeout)
+	}
 	if err := c.deps.Transport.Ready(ctx, c.name, c.cfg.ISPB); err != nil {
 		return fmt.Errorf("transport: %w", err)
 	}
@@ -61,27 +67,35 @@ func (c *channel) ready(ctx context.Context) error {
 }
 
 // poll runs the workers until taking ends and they have given their slots back; working ends what is in flight.
-func (c *channel) poll(taking, working context.Context, lead func(context.Context, func(context.Context) error) error) {
+func (c *channel) poll(taking, working context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	guard, endGuard := context.WithCancel(working)
 	defer endGuard()
 	wg.Go(func() { c.gate.run(guard) })
-	if lead == nil {
+	if !c.cfg.OnlyLeading {
 		c.crew(taking, working)
 		return
 	}
-	for taking.Err() == nil {
-		err := lead(taking, func(leading context.Context) error {
-			c.crew(leading, working)
-			return nil
-		})
-		if err != nil && taking.Err() == nil {
-			c.log.Error("leadership ended with an error", slog.Any("error", err))
-			// The wait ends early only when taking ends, which the loop's condition sees.
-			_ = clock.Sleep(taking, c.deps.Clock, c.cfg.BackoffFirst)
+	for {
+		select {
+		case leading := <-c.reigns:
+			c.reign(leading, taking, working)
+		case <-taking.Done():
+			return
 		}
 	}
+}
+
+// reign runs the workers for one leadership.
+func (c *channel) reign(leading, taking, working context.Context) {
+	taking, cancel := context.WithCancel(taking)
+	defer cancel()
+	stop := context.AfterFunc(leading, cancel)
+	defer stop()
+	c.log.Info("polling as the leader")
+	c.crew(taking, working)
+	c.log.Info("no longer polling as the leader")
 }
 
 // crew runs N workers until taking ends.

@@ -18,6 +18,8 @@ type Config struct {
 	// Workers per channel: the most slots that pollers may hold, as no replica can hold
 	// more. Required for each channel.
 	Workers map[pix.Channel]int
+	// OnlyLeading makes the poller poll only while Lead runs. Default: it polls whenever it gets a slot.
+	OnlyLeading bool
 	// Schedule of the polls. Default Continuous with a floor of 200 ms.
 	Schedule Schedule
 	// CloseTimeout is the wait for the answer to a DELETE. Default 2 s.
@@ -33,6 +35,8 @@ type Config struct {
 	FailuresPerStint int
 	// MalformedAttempts is how often an unreadable answer is asked for again. Default 3.
 	MalformedAttempts int
+	// UserTimeout is u as B assumes it: a transport whose sockets deliver for longer is not used. Default 1.5 s.
+	UserTimeout time.Duration
 	// StoreTimeout bounds one transaction. Default 5 s.
 	StoreTimeout time.Duration
 	// StoreHold is how long a slot is kept while the store does not answer. Default 5 s.
@@ -72,6 +76,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.ThrottleMost, 5*time.Minute)
 	num(&c.FailuresPerStint, 3)
 	num(&c.MalformedAttempts, 3)
+	def(&c.UserTimeout, 1500*time.Millisecond)
 	def(&c.StoreTimeout, 5*time.Second)
 	def(&c.StoreHold, 5*time.Second)
 	def(&c.ReadyEvery, 30*time.Second)

@@ -201,12 +201,14 @@ type fakeBank struct {
 	mu    sync.Mutex
 	pulls []pull
 	ready error
+	// loose is a transport that bounds delivery more loosely than the bank hold assumes.
+	loose time.Duration
 	// answer decides each pull, by its number from 1.
 	answer func(ctx context.Context, n int, p pull) (transport.PullResult, error)
 }
 
 func (b *fakeBank) Capabilities(context.Context) (transport.Capabilities, error) {
-	return transport.Capabilities{Name: "fake", Channels: pix.Channels(), Pull: true, Streams: true}, nil
+	return transport.Capabilities{Name: "fake", Channels: pix.Channels(), Pull: true, Streams: true, UserTimeout: 1500*time.Millisecond + b.loose}, nil
 }
 
 func (b *fakeBank) Ready(context.Context, pix.Channel, pix.ISPB) error {

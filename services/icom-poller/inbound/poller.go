@@ -42,14 +42,12 @@ type Readiness interface {
 	Ready(ctx context.Context, channel pix.Channel, ispb pix.ISPB) error
 }
 
-// Deps are what a Poller works with. All are required but Lead.
+// Deps are what a Poller works with. All are required.
 type Deps struct {
 	// Slots per channel; its keys are the channels that are polled.
 	Slots map[pix.Channel]Slots
 	// Holders reads from Redis who holds the slots of a channel.
-	Holders map[pix.Channel]func(context.Context) ([]lease.Holder, error)
-	// Lead runs its argument while this replica leads; nil for the placement that needs no leader.
-	Lead      func(ctx context.Context, while func(context.Context) error) error
+	Holders   map[pix.Channel]func(context.Context) ([]lease.Holder, error)
 	Transport Readiness
 	Inbox     Inbox
 	// Ping reports whether the store answers.
@@ -123,13 +121,31 @@ func (p *Poller) Run(ctx context.Context) error {
 	})
 	for _, c := range p.channels {
 		rest.Go(func() { c.watch(ctx) })
-		workers.Go(func() { c.poll(taking, working, p.deps.Lead) })
+		workers.Go(func() { c.poll(taking, working) })
 	}
 	workers.Wait()
 	close(p.quiet)
 	// Whoever ended taking also ends ctx, after the publisher was flushed.
 	<-ctx.Done()
 	rest.Wait()
+	return nil
+}
+
+// Lead is for Config.OnlyLeading: the poller polls until leading ends. It returns as soon as
+// that is so, while polls still end and streams are closed: leadership says who polls, and
+// nothing rests on it, since every request has its permit and every cursor its own term.
+func (p *Poller) Lead(leading context.Context, _ int64) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, c := range p.channels {
+		wg.Go(func() {
+			select {
+			case c.reigns <- leading:
+			case <-leading.Done():
+			}
+		})
+	}
+	<-leading.Done()
 	return nil
 }
 

@@ -365,6 +365,18 @@ func TestNoSlotIsTakenBeforeTheTransportIsReady(t *testing.T) {
 	})
 }
 
+// F3: the bank hold contains u, so a transport that may deliver for longer is not used.
+func TestNoSlotIsTakenWithALooseTransport(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.bank.loose = time.Millisecond
+		b.start()
+		b.after(time.Minute)
+		require.Empty(b.t, b.story.all())
+		require.ErrorContains(b.t, b.poller.Ready(b.t.Context()), "may deliver for 1.501s")
+	})
+}
+
 func TestReadyDoesNotNeedASlot(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {
@@ -401,36 +413,31 @@ func TestAlignedPollsMeetTheirTicks(t *testing.T) {
 func TestLeaderPlacementPollsOnlyWhileLeading(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {
-		elected, deposed := make(chan struct{}), make(chan struct{})
-		b.deps.Lead = func(ctx context.Context, while func(context.Context) error) error {
-			select {
-			case <-elected:
-			case <-ctx.Done():
-				return nil
-			}
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			go func() {
-				select {
-				case <-deposed:
-				case <-ctx.Done():
-				}
-				cancel()
-			}()
-			elected = make(chan struct{})
-			return while(ctx)
-		}
+		b.cfg.OnlyLeading = true
 		b.bank.answer = func(ctx context.Context, _ int, _ pull) (transport.PullResult, error) { return hold(ctx, "c") }
 		b.start()
 		b.after(time.Minute)
 		require.Empty(b.t, b.story.all())
-		close(elected)
+
+		leading, depose := context.WithCancel(b.t.Context())
+		returned := make(chan error, 1)
+		go func() { returned <- b.poller.Lead(leading, 1) }()
 		b.after(time.Second)
 		require.Equal(b.t, []string{"grant 1", `pull 1 ""`}, b.story.all())
-		close(deposed)
+		depose()
+		b.after(0)
+		require.NoError(b.t, <-returned, "at once, with a poll in flight")
 		b.after(time.Minute)
-		require.Equal(b.t, "release 1", b.story.all()[len(b.story.all())-1])
-		require.Equal(b.t, 1, strings.Count(strings.Join(b.story.all(), "\n"), "grant"))
+		require.Equal(b.t, []string{
+			"grant 1", `pull 1 ""`, `stored 0, cursor "c"`, `delete 1 "c"`, "session closed 1", "release 1",
+		}, b.story.all())
+
+		leading, depose = context.WithCancel(b.t.Context())
+		go func() { returned <- b.poller.Lead(leading, 2) }()
+		b.after(time.Second)
+		require.Equal(b.t, "grant 1", b.story.all()[6], "elected again")
+		depose()
+		require.NoError(b.t, <-returned)
 	})
 }
 

@@ -37,12 +37,14 @@ const (
 	BankHold = time.Second
 	// TTL is the lease.
 	TTL = 6 * time.Second
+	// userTimeout is u, of the leases and of the sockets.
+	userTimeout = "500ms"
 )
 
 func timing() map[string]any {
 	return map[string]any{
 		"ttl": TTL.String(), "longest_ttl": TTL.String(), "bank_hold": "2500ms", "receive_timeout": "2s",
-		"user_timeout": "500ms", "heartbeat": "500ms", "renew_timeout": "500ms", "no_replicas": true,
+		"user_timeout": userTimeout, "heartbeat": "500ms", "renew_timeout": "500ms", "no_replicas": true,
 	}
 }
 
@@ -272,6 +274,7 @@ func (s *Stage) config(name string, more map[string]any) (string, error) {
 			"csm": map[string]any{"url": "https://" + s.ready.CSM, "server_name": "localhost"},
 		},
 		"ca":           files.CA,
+		"user_timeout": userTimeout,
 		"participants": map[string]any{string(ISPB): map[string]any{"cert": files.Cert, "key": files.Key}},
 	})
 	if err != nil {

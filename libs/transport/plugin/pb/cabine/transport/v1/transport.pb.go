@@ -398,9 +398,11 @@ type CapabilitiesResponse struct {
 	Send     bool     `protobuf:"varint,4,opt,name=send,proto3" json:"send,omitempty"`
 	Pull     bool     `protobuf:"varint,5,opt,name=pull,proto3" json:"pull,omitempty"`
 	// Reads have cursors and CloseStream means something.
-	Streams       bool `protobuf:"varint,6,opt,name=streams,proto3" json:"streams,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Streams bool `protobuf:"varint,6,opt,name=streams,proto3" json:"streams,omitempty"`
+	// Longest time for which the kernel may go on delivering what was written (u). Absent: not bounded.
+	UserTimeoutNanos int64 `protobuf:"varint,7,opt,name=user_timeout_nanos,json=userTimeoutNanos,proto3" json:"user_timeout_nanos,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CapabilitiesResponse) Reset() {
@@ -473,6 +475,13 @@ func (x *CapabilitiesResponse) GetStreams() bool {
 		return x.Streams
 	}
 	return false
+}
+
+func (x *CapabilitiesResponse) GetUserTimeoutNanos() int64 {
+	if x != nil {
+		return x.UserTimeoutNanos
+	}
+	return 0
 }
 
 type ReadyRequest struct {
@@ -1114,14 +1123,15 @@ const file_cabine_transport_v1_transport_proto_rawDesc = "" +
 	"\vresource_id\x18\x01 \x01(\tR\n" +
 	"resourceId\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\"\x15\n" +
-	"\x13CapabilitiesRequest\"\xa2\x01\n" +
+	"\x13CapabilitiesRequest\"\xd0\x01\n" +
 	"\x14CapabilitiesResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
 	"\bchannels\x18\x03 \x03(\tR\bchannels\x12\x12\n" +
 	"\x04send\x18\x04 \x01(\bR\x04send\x12\x12\n" +
 	"\x04pull\x18\x05 \x01(\bR\x04pull\x12\x18\n" +
-	"\astreams\x18\x06 \x01(\bR\astreams\"<\n" +
+	"\astreams\x18\x06 \x01(\bR\astreams\x12,\n" +
+	"\x12user_timeout_nanos\x18\a \x01(\x03R\x10userTimeoutNanos\"<\n" +
 	"\fReadyRequest\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x12\n" +
 	"\x04ispb\x18\x02 \x01(\tR\x04ispb\"\x0f\n" +
