@@ -9,6 +9,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/leader"
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/slotpool"
@@ -65,6 +66,33 @@ func newPoller(
 	}
 	p, err := inbound.New(cfg.inbound(id.Replica), deps)
 	return p, core.Misconfigured(err)
+}
+
+// newElector returns the leadership that the placement "leader" is about, nil for "spread".
+func newElector(
+	cfg Config, id core.Identity, p *inbound.Poller, keeper *lease.Keeper, db *store.DB,
+	clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
+) (*leader.Elector, error) {
+	if cfg.Poll.Placement != leading {
+		return nil, nil //nolint:nilnil // no leadership is no error
+	}
+	name := "icom-poller:" + cfg.ICOM.ISPB
+	set, err := keeper.NewSet(leader.SetConfig(name))
+	if err != nil {
+		return nil, core.Misconfigured(err)
+	}
+	e, err := leader.New(leader.Config{Name: name, Owner: id.Replica},
+		leader.Deps{Acquire: leader.From(set), Terms: store.NewTerms(db), Clock: clk, Log: log, Metrics: reg},
+		leader.Child{Name: "polling", Run: p.Lead})
+	return e, core.Misconfigured(err)
+}
+
+// lead competes for the leadership. It is added after the poller and so stops before it: the
+// next leader may begin while this one's polls end.
+func lead(r *core.Runner, e *leader.Elector) {
+	if e != nil {
+		r.Add(core.Part{Name: "leadership", Stage: core.Work, Budget: 6 * time.Second, Run: e.Run})
+	}
 }
 
 // show puts the poller's state where operators look.

@@ -14,12 +14,12 @@ func wire(cfg Config) fx.Option {
 		core.Redis(cfg.Redis),
 		core.Leases(cfg.Lease),
 		core.Postgres(cfg.Postgres),
-		core.NATS(cfg.NATS),
+		core.NATS(cfg.NATS, false), // away, the inbox fills and polling goes on
 		core.Transport(cfg.Transport),
 		fx.Module("inbound",
 			fx.Supply(cfg),
-			fx.Provide(newChannels, newPoller),
-			fx.Invoke(core.Run[*inbound.Poller], show),
+			fx.Provide(newChannels, newPoller, newElector),
+			fx.Invoke(core.Run[*inbound.Poller], lead, show),
 		),
 	)
 }
