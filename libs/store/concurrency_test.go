@@ -119,7 +119,7 @@ func TestACrashBeforeTheCommitLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	// The last message of the batch collides with an uncommitted one, which holds the statement after its first inserts.
 	_, err = holder.Exec(t.Context(),
-		"INSERT INTO inbox (source, message_id, msg_type, payload) VALUES ('icom:cpm:12345678', 'm3', '', '')")
+		"INSERT INTO inbox (id, source, message_id, msg_type, payload) VALUES (1, 'icom:cpm:12345678', 'm3', '', '')")
 	require.NoError(t, err)
 
 	batch := store.Batch{Session: session, Arrivals: arrivals("m1", "m2", "m3"), NextCursor: "c1"}

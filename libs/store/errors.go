@@ -34,6 +34,7 @@ const (
 	classResources    = "53"
 	classIntervention = "57" // cancelled by statement_timeout, shutdown, crash, starting up
 
+	codeUnique        = "23505"
 	codeReadOnly      = "25006" // a primary that became a replica under us
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
@@ -91,7 +92,8 @@ func unreachable(err error) bool {
 		errors.Is(err, puddle.ErrClosedPool) || pgconn.SafeToRetry(err)
 }
 
-func isDeadlock(err error) bool {
+// storedBefore reports that a message of the batch is in the inbox already.
+func storedBefore(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == codeDeadlock
+	return ok && pgErr.Code == codeUnique && pgErr.ConstraintName == "inbox_once"
 }

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cabine-pix/cabine/libs/pix"
@@ -11,7 +13,7 @@ import (
 )
 
 // MaxBatch is the most messages, poison included, that Receive takes at once: ten times
-// what one read of the ICOM brings.
+// what one read of the ICOM brings, and the step of the sequence inbox_batch.
 const MaxBatch = 100
 
 // Session is the right of one owner to move the cursor of one slot.
@@ -128,34 +130,25 @@ func (b *Inbox) Receive(ctx context.Context, batch Batch) ([]Stored, error) {
 	if err := batch.validate(); err != nil {
 		return nil, fmt.Errorf("receive: %w", err)
 	}
-	p := batch.params()
-	var row db.ReceiveRow
-	receive := func(ctx context.Context, conn db.DBTX) (err error) {
-		row, err = b.q.Receive(ctx, conn, p)
-		if isDeadlock(err) {
-			// Two slots were given the same messages in a different order. The other one goes on; so do we.
-			row, err = b.q.Receive(ctx, conn, p)
+	usual := batch.usual()
+	var number int64
+	var fresh []int64
+	err := b.db.call(ctx, "receive", func(ctx context.Context, conn db.DBTX) (err error) {
+		if len(batch.Poison) == 0 {
+			number, err = b.q.Receive(ctx, conn, usual)
+			fresh = ids(number, usual.Positions)
 		}
-		return err
-	}
-	if len(batch.Poison) > 0 {
-		receive = func(ctx context.Context, conn db.DBTX) error {
-			r, err := b.q.ReceiveWithPoison(ctx, conn, batch.poisonParams(p))
-			if isDeadlock(err) {
-				r, err = b.q.ReceiveWithPoison(ctx, conn, batch.poisonParams(p))
-			}
-			row = db.ReceiveRow(r)
-			return err
+		if len(batch.Poison) > 0 || storedBefore(err) {
+			var row db.ReceiveUnusualRow
+			row, err = b.q.ReceiveUnusual(ctx, conn, batch.unusual(usual))
+			number, fresh = row.Batch, row.Ids
 		}
-	}
-	err := b.db.call(ctx, "receive", func(ctx context.Context, conn db.DBTX) error {
-		err := receive(ctx, conn)
-		return movedOrStale(row.Moved, err)
+		return movedOrStale(number, err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return batch.fresh(row.MessageIds, row.Ids), nil
+	return batch.stored(number, fresh), nil
 }
 
 func (t Batch) validate() error {
@@ -175,57 +168,62 @@ func (t Batch) validate() error {
 	return nil
 }
 
-func (t Batch) params() db.ReceiveParams {
+// usual returns the parameters of the usual batch, its messages in the order of their keys.
+func (t Batch) usual() db.ReceiveParams {
 	n := len(t.Arrivals)
 	p := db.ReceiveParams{
 		Channel: string(t.Session.Channel), Ispb: string(t.Session.ISPB), Slot: int16(t.Session.Slot),
 		Term: t.Session.Term, Cursor: t.NextCursor, Source: Source(t.Session.Channel, t.Session.ISPB),
-		MessageIds: make([]string, n), MsgTypes: make([]string, n), Payloads: make([][]byte, n),
+		Positions: make([]int64, n), MessageIds: make([]string, n), MsgTypes: make([]string, n), Payloads: make([][]byte, n),
 	}
-	for i := range t.Arrivals {
-		a := &t.Arrivals[i]
-		p.MessageIds[i], p.MsgTypes[i], p.Payloads[i] = a.MessageID, a.MsgType, present(a.Payload)
+	for i := range p.Positions {
+		p.Positions[i] = int64(i)
+	}
+	slices.SortFunc(p.Positions, func(x, y int64) int {
+		return cmp.Or(strings.Compare(t.Arrivals[x].MessageID, t.Arrivals[y].MessageID), cmp.Compare(x, y))
+	})
+	for i, position := range p.Positions {
+		a := &t.Arrivals[position]
+		p.MessageIds[i], p.MsgTypes[i], p.Payloads[i] = a.MessageID, a.MsgType, a.Payload
 	}
 	return p
 }
 
-func (t Batch) poisonParams(p db.ReceiveParams) db.ReceiveWithPoisonParams {
-	n := len(t.Poison)
-	pp := db.ReceiveWithPoisonParams{
+// unusual adds the poison, in the order of its keys.
+func (t Batch) unusual(p db.ReceiveParams) db.ReceiveUnusualParams {
+	poison := slices.Clone(t.Poison)
+	slices.SortStableFunc(poison, func(x, y Poison) int { return strings.Compare(x.MessageID, y.MessageID) })
+	n := len(poison)
+	u := db.ReceiveUnusualParams{
 		Channel: p.Channel, Ispb: p.Ispb, Slot: p.Slot, Term: p.Term, Cursor: p.Cursor, Source: p.Source,
-		MessageIds: p.MessageIds, MsgTypes: p.MsgTypes, Payloads: p.Payloads,
+		Positions: p.Positions, MessageIds: p.MessageIds, MsgTypes: p.MsgTypes, Payloads: p.Payloads,
 		PoisonIds: make([]string, n), PoisonReasons: make([]string, n), PoisonPayloads: make([][]byte, n),
 	}
-	for i := range t.Poison {
-		x := &t.Poison[i]
-		pp.PoisonIds[i], pp.PoisonReasons[i], pp.PoisonPayloads[i] = x.MessageID, x.Reason, present(x.Payload)
+	for i := range poison {
+		u.PoisonIds[i], u.PoisonReasons[i], u.PoisonPayloads[i] = poison[i].MessageID, poison[i].Reason, poison[i].Payload
 	}
-	return pp
+	return u
 }
 
-// fresh pairs the rows that were inserted with the arrivals they came from, in the order of arrival.
-func (t Batch) fresh(messageIDs []string, ids []int64) []Stored {
-	stored := make([]Stored, 0, len(ids))
-	for i := range t.Arrivals {
-		a := &t.Arrivals[i]
-		for j, messageID := range messageIDs {
-			if messageID == a.MessageID {
-				stored = append(stored, Stored{
-					ID: ids[j], MessageID: a.MessageID, MsgType: a.MsgType, Payload: a.Payload,
-					Channel: t.Session.Channel, ISPB: t.Session.ISPB,
-				})
-				messageIDs[j] = "" // a batch may name a message twice: the first one was stored
-				break
-			}
+// ids returns what the statements give to the messages at the given positions of a batch.
+func ids(number int64, positions []int64) []int64 {
+	all := make([]int64, len(positions))
+	for i, position := range positions {
+		all[i] = number + position
+	}
+	return all
+}
+
+// stored returns the messages that were inserted, in the order of arrival.
+func (t Batch) stored(number int64, ids []int64) []Stored {
+	slices.Sort(ids)
+	all := make([]Stored, len(ids))
+	for i, id := range ids {
+		a := &t.Arrivals[id-number]
+		all[i] = Stored{
+			ID: id, MessageID: a.MessageID, MsgType: a.MsgType, Payload: a.Payload,
+			Channel: t.Session.Channel, ISPB: t.Session.ISPB,
 		}
 	}
-	return stored
-}
-
-// present keeps an empty payload from becoming NULL.
-func present(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
+	return all
 }

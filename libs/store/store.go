@@ -34,6 +34,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	pc.MaxConnLifetime = cfg.ConnMaxLifetime
 	pc.MaxConnLifetimeJitter = cfg.ConnMaxLifetime / 10
 	pc.ConnConfig.ConnectTimeout = cfg.AcquireTimeout
+	pc.AfterConnect = registerPayloads
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = cfg.Application
 	params["statement_timeout"] = millis(cfg.StatementTimeout)

@@ -135,8 +135,8 @@ func TestPayloadsAreLookedUpByIndexAfterAnyStatistics(t *testing.T) {
 	b := setup(t)
 	conn := side(t, b.url)
 	_, err := conn.Exec(t.Context(), `
-		WITH i AS (INSERT INTO inbox (source, message_id, msg_type, payload)
-			SELECT 'icom:cpm:12345678', 'm' || n, '', 'x' FROM generate_series(1, 20000) n RETURNING id, source, message_id)
+		WITH i AS (INSERT INTO inbox (id, source, message_id, msg_type, payload)
+			SELECT n, 'icom:cpm:12345678', 'm' || n, '', 'x' FROM generate_series(1, 20000) n RETURNING id, source, message_id)
 		INSERT INTO inbox_open (id, source, message_id) SELECT id, source, message_id FROM i`)
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), "ANALYZE inbox, inbox_open")

@@ -93,9 +93,15 @@ func (q *Queries) IsBuried(ctx context.Context, db DBTX, id int64) (bool, error)
 }
 
 const markDone = `-- name: MarkDone :execrows
-DELETE FROM inbox_open AS o
-USING inbox AS i
-WHERE i.message_id = ANY($1::text[]) AND i.source = $2 AND o.id = i.id
+WITH closing AS (
+    SELECT o.id
+    FROM inbox AS i
+    JOIN inbox_open AS o ON o.id = i.id
+    WHERE i.message_id = ANY($1::text[]) AND i.source = $2
+    ORDER BY o.id
+    FOR UPDATE OF o
+)
+DELETE FROM inbox_open USING closing WHERE inbox_open.id = closing.id
 `
 
 type MarkDoneParams struct {
@@ -103,6 +109,7 @@ type MarkDoneParams struct {
 	Source     string
 }
 
+// It locks in the order in which the marks by id do.
 // Index: inbox_once, inbox_open_pkey.
 func (q *Queries) MarkDone(ctx context.Context, db DBTX, arg MarkDoneParams) (int64, error) {
 	result, err := db.Exec(ctx, markDone, arg.MessageIds, arg.Source)

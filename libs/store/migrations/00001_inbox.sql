@@ -1,9 +1,13 @@
 -- The inbox holds every message as received, once; inbox_open says which of them are not closed yet. Creates only; locks nothing.
 
 -- +goose Up
+-- One number per batch. A message's id is its batch's number and its position in it, so that the rows can be inserted
+-- in the order of their keys and still be told apart in the order of arrival.
+CREATE SEQUENCE inbox_batch AS bigint INCREMENT BY 100 START WITH 100;
+
 -- Written once and never again: a message is as large as all marks on it together are not.
 CREATE TABLE inbox (
-    id          bigint GENERATED ALWAYS AS IDENTITY,
+    id          bigint      NOT NULL,
     received_at timestamptz NOT NULL DEFAULT now(),
     msg_type    text COLLATE "C" NOT NULL,
     source      text COLLATE "C" NOT NULL CHECK (source <> ''),
@@ -42,3 +46,4 @@ COMMENT ON COLUMN inbox_open.attempts IS 'how often it went out again after the 
 -- +goose Down
 DROP TABLE inbox_open;
 DROP TABLE inbox;
+DROP SEQUENCE inbox_batch;

@@ -11,10 +11,17 @@ SET published_at = now(), attempts = attempts + 1
 WHERE id = ANY(@ids::bigint[]) AND published_at IS NOT NULL;
 
 -- name: MarkDone :execrows
+-- It locks in the order in which the marks by id do.
 -- Index: inbox_once, inbox_open_pkey.
-DELETE FROM inbox_open AS o
-USING inbox AS i
-WHERE i.message_id = ANY(@message_ids::text[]) AND i.source = @source AND o.id = i.id;
+WITH closing AS (
+    SELECT o.id
+    FROM inbox AS i
+    JOIN inbox_open AS o ON o.id = i.id
+    WHERE i.message_id = ANY(@message_ids::text[]) AND i.source = @source
+    ORDER BY o.id
+    FOR UPDATE OF o
+)
+DELETE FROM inbox_open USING closing WHERE inbox_open.id = closing.id;
 
 -- name: Unpublished :many
 -- OFFSET keeps the lookup of the payload a lookup, whatever the planner believes about the sizes.
