@@ -23,15 +23,15 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 		breaks func(*testing.T, *world, func(...option) (*Set, *Keeper)) bool
 	}{
 		{"a slot with a key is taken", func(s *scripts) {
-			replace(&s.acquire, "return not values[s] and cut", "return cut")
-			replace(&s.acquire, "known[3 + 2 * s]) <= now", "0) <= now")
+			replace(&s.acquire, "if values[s] then return nil end", "")
+			replace(&s.acquire, "if cut('until:' .. s, slot[1]) > now then return nil end", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			w.acquire(a, Poll)
 			return granted(t, a)
 		}},
 		{"F13 until is asked beside the key", func(s *scripts) {
-			replace(&s.acquire, "and cut('until:' .. s, known[3 + 2 * s]) <= now", "")
+			replace(&s.acquire, "if cut('until:' .. s, slot[1]) > now then return nil end", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			w.acquire(a, Poll)
@@ -39,7 +39,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return granted(t, a)
 		}},
 		{"quarantine on a changed incarnation", func(s *scripts) {
-			replace(&s.acquire, "if known[1] ~= incarnation then", "if false then")
+			replace(&s.acquire, "if not unchanged(known[1]) then", "if false then")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			w.acquire(a, Poll)
@@ -47,11 +47,28 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return granted(t, a)
 		}},
 		{"F5 master_replid in the incarnation", func(s *scripts) {
-			replace(&s.acquire, ".. ':' .. string.match(info, 'master_replid:(%x+)')", "")
+			replace(&s.acquire, "and string.find(info, 'master_replid:' .. string.sub(was, 42), 1, true)", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			runID, _, _ := strings.Cut(w.rdb.HGet(t.Context(), w.name+":state", "incarnation").Val(), ":")
-			require.NoError(t, w.rdb.HSet(t.Context(), w.name+":state", "incarnation", runID).Err())
+			before := runID + ":" + strings.Repeat("a", 40)
+			require.NoError(t, w.rdb.HSet(t.Context(), w.name+":state", "incarnation", before).Err())
+			return granted(t, a)
+		}},
+		{"run_id in the incarnation", func(s *scripts) {
+			replace(&s.acquire, "and string.find(info, 'run_id:' .. string.sub(was, 1, 40), 1, true)", "")
+		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
+			a, _ := replica(notRunning())
+			_, replid, _ := strings.Cut(w.rdb.HGet(t.Context(), w.name+":state", "incarnation").Val(), ":")
+			before := strings.Repeat("a", 40) + ":" + replid
+			require.NoError(t, w.rdb.HSet(t.Context(), w.name+":state", "incarnation", before).Err())
+			return granted(t, a)
+		}},
+		{"an incarnation that is cut short is another", func(s *scripts) {
+			replace(&s.acquire, "and #was == 81", "")
+		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
+			a, _ := replica(notRunning())
+			require.NoError(t, w.rdb.HSet(t.Context(), w.name+":state", "incarnation", "").Err())
 			return granted(t, a)
 		}},
 		{"F6 renewal opens the quarantine", func(s *scripts) {
@@ -137,7 +154,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return w.ttl(1) > time.Minute
 		}},
 		{"F10 the last class leaves a shared slot", func(s *scripts) {
-			replace(&s.acquire, "and not (rival_waits and known[4 + 2 * s] == class)", "")
+			replace(&s.acquire, "and not (rival_waits and last == class)", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			require.NoError(t, w.acquire(a, Poll).Release(t.Context()))

@@ -11,15 +11,15 @@ local rotation, mark = tonumber(ARGV[12]), tonumber(ARGV[13])
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local info = redis.call('INFO', 'server', 'replication')
-local incarnation = string.match(info, 'run_id:(%x+)') .. ':' .. string.match(info, 'master_replid:(%x+)')
+local known = redis.call('HMGET', state, 'incarnation', 'quarantine_until', 'config', 'config_until')
 
-local fields = {'incarnation', 'quarantine_until', 'config', 'config_until'}
-for s = 1, n do
-  fields[#fields + 1] = 'until:' .. s
-  fields[#fields + 1] = 'class:' .. s
+-- The incarnation is "run_id:master_replid", 40 digits each. That it is unchanged is
+-- looked for, which is cheap; only a new one is taken apart.
+local info = redis.call('INFO', 'server', 'replication')
+local function unchanged(was)
+  return was and #was == 81 and string.find(info, 'run_id:' .. string.sub(was, 1, 40), 1, true)
+    and string.find(info, 'master_replid:' .. string.sub(was, 42), 1, true)
 end
-local known = redis.call('HMGET', state, unpack(fields))
 
 -- Returns a stored time, cut to now + longest where the clock stepped back, so that
 -- nothing outlives the longest lease by the size of the step.
@@ -33,7 +33,8 @@ local function cut(field, stored)
 end
 
 -- State was lost, or this is another server: nobody is granted anything for Q.
-if known[1] ~= incarnation then
+if not unchanged(known[1]) then
+  local incarnation = string.match(info, 'run_id:(%x+)') .. ':' .. string.match(info, 'master_replid:(%x+)')
   redis.call('HSET', state, 'incarnation', incarnation, 'quarantine_until', now + quarantine)
   return {'quarantined', quarantine}
 end
@@ -82,17 +83,19 @@ for _, m in ipairs(redis.call('ZRANGEBYSCORE', waiting, '(' .. now, now + 5000))
     count(r)
   end
 end
+-- The class that had slot s last, if the slot is free.
 local function free(s)
-  return not values[s] and cut('until:' .. s, known[3 + 2 * s]) <= now
+  if values[s] then return nil end
+  local slot = redis.call('HMGET', state, 'until:' .. s, 'class:' .. s)
+  if cut('until:' .. s, slot[1]) > now then return nil end
+  return slot[2] or ''
 end
 
 local own_first, own_last = tonumber(ARGV[8]), tonumber(ARGV[9])
 local shared_first, shared_last = tonumber(ARGV[10]), tonumber(ARGV[11])
 local own, shared = own_last - own_first + 1, shared_last - shared_first + 1
 local share = math.ceil((own + shared) / replicas)
-if peer_waits and mine >= share then
-  return {'share'}
-end
+if peer_waits and mine >= share then return {'share'} end
 
 local slot
 for i = 0, own - 1 do
@@ -103,7 +106,8 @@ if not slot then
   for i = 0, shared - 1 do
     local s = shared_first + (i + rotation) % shared
     -- While the other class waits, the class that had a shared slot last leaves it.
-    if free(s) and not (rival_waits and known[4 + 2 * s] == class) then slot = s break end
+    local last = free(s)
+    if last and not (rival_waits and last == class) then slot = s break end
   end
 end
 
@@ -112,7 +116,7 @@ if slot then
   redis.call('HSET', state, 'until:' .. slot, now + ttl, 'class:' .. slot, class,
     'config', config, 'config_until', now + longest)
   if marked then redis.call('ZREM', waiting, class .. ' ' .. replica) end
-  return {'granted', slot, incarnation}
+  return {'granted', slot}
 end
 
 -- A key that would outlive the longest lease was left by a clock that stepped back.
