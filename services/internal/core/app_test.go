@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,10 +17,11 @@ import (
 	"go.uber.org/fx/fxtest"
 	"golang.org/x/sys/unix"
 
+	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
-	"github.com/cabine-pix/cabine/libs/lease"
+	"github.com/cabine-pix/cabine/libs/devstack/devtest"
+	"github.com/cabine-pix/cabine/libs/leader"
 	"github.com/cabine-pix/cabine/libs/store"
-	"github.com/cabine-pix/cabine/libs/telemetry"
 	"github.com/cabine-pix/cabine/libs/transport"
 	"github.com/cabine-pix/cabine/services/internal/core"
 )
@@ -51,9 +55,9 @@ func TestGraphIsComplete(t *testing.T) {
 	runner := newRunner(cfg.Stop)
 	require.NoError(t, fx.ValidateApp(core.App(core.NewIdentity("sample", "1", "a"), config{cfg}, quiet(), runner, func(c config) fx.Option {
 		return fx.Options(
-			core.Redis(c.Redis), core.Leases(c.Lease), core.Postgres(c.Postgres), core.Transport(c.Transport),
-			fx.Invoke(func(*lease.Keeper, *store.DB, transport.Transport, *core.AdminServer, *telemetry.Health, core.Identity) {
-			}),
+			core.Redis(c.Redis), core.Leases(c.Lease), core.Postgres(c.Postgres), core.NATS(c.NATS, true),
+			core.Transport(c.Transport), core.Leadership(),
+			fx.Invoke(func(*store.DB, *bus.Bus, transport.Transport, *core.Electors, *core.AdminServer) {}),
 		)
 	})))
 }
@@ -61,6 +65,57 @@ func TestGraphIsComplete(t *testing.T) {
 type config struct{ sample }
 
 func (c config) Validate() error { return c.all() }
+
+// A service with every means runs on real servers, becomes ready without holding anything,
+// and gives the leadership back before its clients close.
+func TestEveryMeansOnRealServers(t *testing.T) {
+	t.Parallel()
+	cfg := defaults()
+	redis, dsn := devtest.Redis(t), devtest.Postgres(t)
+	require.NoError(t, store.Migrate(t.Context(), dsn))
+	host, port, err := net.SplitHostPort(redis.Addr())
+	require.NoError(t, err)
+	cfg.Redis.Host = host
+	cfg.Redis.Port, err = strconv.Atoi(port)
+	require.NoError(t, err)
+	cfg.Postgres.URL, cfg.NATS.URL, cfg.Admin.Listen = dsn, devtest.NATS(t).URL(), "127.0.0.1:0"
+	cfg.ICOM.ISPB, cfg.Transport.Plugin, cfg.Replica = "00038166", "/bin/sh", "a"
+	cfg.Lease.NoReplicas = true
+	require.NoError(t, cfg.all())
+	runner := newRunner(cfg.Stop)
+	w := newWorker()
+	app := fxtest.New(t, core.App(core.NewIdentity("sample", "1", "a"), config{cfg}, quiet(), runner, func(c config) fx.Option {
+		return fx.Options(
+			core.Redis(c.Redis), core.Leases(c.Lease), core.Postgres(c.Postgres), core.NATS(c.NATS, true), core.Leadership(),
+			fx.Provide(func(e *core.Electors) (*leader.Elector, error) { return e.New("test:" + t.Name()) }),
+			fx.Supply(w),
+			fx.Invoke(func(*bus.Bus, *leader.Elector) {}, core.Run[*worker]),
+		)
+	}))
+	app.RequireStart()
+	<-w.began
+	require.Eventually(t, func() bool { return runner.Health().Ready(t.Context()).OK() }, 10*time.Second, 10*time.Millisecond)
+	require.Len(t, runner.Health().Ready(t.Context()).Checks, 3)
+	var names []string
+	for _, p := range runner.Phases() {
+		names = append(names, p.Name)
+	}
+	require.Equal(t, []string{
+		"end *core_test.worker", "end leadership test:" + t.Name(), "end leases", "end nats", "end postgres", "end redis", "end admin server",
+	}, sorted(names, "end postgres", "end redis"))
+	app.RequireStop()
+	<-w.ended
+	runner.Disarm()
+}
+
+// sorted puts two names whose order does not matter into that of the arguments.
+func sorted(names []string, a, b string) []string {
+	i, j := slices.Index(names, a), slices.Index(names, b)
+	if i > j && j >= 0 {
+		names[i], names[j] = names[j], names[i]
+	}
+	return names
+}
 
 func TestContainerStartsAndStops(t *testing.T) {
 	t.Parallel()

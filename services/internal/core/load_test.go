@@ -21,6 +21,7 @@ type sample struct {
 	core.Base `koanf:",squash"`
 	Redis     core.RedisConfig     `koanf:"redis"`
 	Postgres  core.PostgresConfig  `koanf:"postgres"`
+	NATS      core.NATSConfig      `koanf:"nats"`
 	ICOM      core.ICOMConfig      `koanf:"icom"`
 	Lease     core.LeaseConfig     `koanf:"lease"`
 	Transport core.TransportConfig `koanf:"transport"`
@@ -31,7 +32,7 @@ type sample struct {
 
 func defaults() sample {
 	return sample{
-		Base: core.DefaultBase(), Redis: core.DefaultRedis(), Postgres: core.DefaultPostgres(), ICOM: core.DefaultICOM(),
+		Base: core.DefaultBase(), Redis: core.DefaultRedis(), Postgres: core.DefaultPostgres(), NATS: core.DefaultNATS(), ICOM: core.DefaultICOM(),
 		Lease: core.DefaultLease(), Transport: core.DefaultTransport(), Throttle: core.DefaultThrottle(),
 		Cache: core.DefaultCache(), Queue: core.DefaultQueue(),
 	}
@@ -39,7 +40,7 @@ func defaults() sample {
 
 // all judges every section.
 func (s sample) all() error {
-	return errors.Join(s.Base.Validate(), s.Redis.Validate(), s.Postgres.Validate(), s.ICOM.Validate(), s.Lease.Validate(),
+	return errors.Join(s.Base.Validate(), s.Redis.Validate(), s.Postgres.Validate(), s.NATS.Validate(), s.ICOM.Validate(), s.Lease.Validate(),
 		s.Transport.Validate(), s.Throttle.Validate(), s.Cache.Validate(), s.Queue.Validate())
 }
 
@@ -263,6 +264,7 @@ func TestSectionsRefuse(t *testing.T) {
 		"redis host":     {func(s *sample) { s.Redis.Host = "" }, "redis.host is empty"},
 		"redis port":     {func(s *sample) { s.Redis.Port = 70000 }, "redis.port is 70000"},
 		"postgres":       {func(s *sample) { s.Postgres.URL = "" }, "postgres: URL is empty"},
+		"nats":           {func(s *sample) { s.NATS.URL = "" }, "nats: URL is empty"},
 		"plugin":         {func(s *sample) { s.Transport.Plugin = "/does/not/exist" }, "transport.plugin: stat /does/not/exist"},
 		"plugin no exec": {func(s *sample) { s.Transport.Plugin = plain }, "is no executable"},
 		"replica":        {func(s *sample) { s.Replica = "a b" }, `replica is "a b"`},
@@ -274,7 +276,8 @@ func TestSectionsRefuse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := defaults()
-			s.Redis.Host, s.Postgres.URL, s.ICOM.ISPB, s.Transport.Plugin = "redis", "postgres://db/pix", "00038166", "/bin/sh"
+			s.Redis.Host, s.Postgres.URL, s.NATS.URL = "redis", "postgres://db/pix", "nats://bus:4222"
+			s.ICOM.ISPB, s.Transport.Plugin = "00038166", "/bin/sh"
 			require.NoError(t, s.all())
 			c.change(&s)
 			require.ErrorContains(t, s.all(), c.want)

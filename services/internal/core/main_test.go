@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/cabine-pix/cabine/libs/devstack/devtest"
 )
 
 // sampleBinary is the path of testdata/sample, built by TestMain once for all tests.
 var sampleBinary string
 
-func TestMain(m *testing.M) { os.Exit(withSample(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(withSample(m)) }
 
-func withSample(run func() int) int {
+func withSample(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "cabine-sample")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -28,10 +28,5 @@ func withSample(run func() int) int {
 		fmt.Fprintf(os.Stderr, "build the sample: %v\n%s", err, out)
 		return 1
 	}
-	code := run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return devtest.Main(m, devtest.WithRedis(), devtest.WithPostgres(), devtest.WithNATS())
 }

@@ -24,8 +24,8 @@ const (
 	Work Stage = iota
 	// Carrying is the process behind the transport; it reports what it wrote last until every slot is given back.
 	Carrying
-	// Leadership is given up when the guarded work has returned.
-	Leadership
+	// Leading ends when the guarded work has returned.
+	Leading
 	// Renewing of leases goes on until the last one was given back.
 	Renewing
 	// Messaging is drained, so that what was published is acknowledged.

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -102,7 +101,7 @@ func Transport(cfg TransportConfig) fx.Option {
 			h.AddReady("transport process", time.Second, host.Await)
 			r.Add(Part{
 				Name: "transport process", Stage: Carrying, Budget: hc.StopGrace + time.Second,
-				Run: func(ctx context.Context) error { return host.Run(ctx) },
+				Run: host.Run,
 			})
 			return host, nil
 		},
