@@ -11,8 +11,8 @@ import (
 
 const closeSession = `-- name: CloseSession :execrows
 UPDATE icom_sessions
-SET state = 'closed', cursor = '', updated_at = now()
-WHERE channel = $1 AND ispb = $2 AND slot = $3 AND term = $4 AND state = 'open'
+SET is_open = false, cursor = '', updated_at = now()
+WHERE channel = $1 AND ispb = $2 AND slot = $3 AND term = $4 AND is_open
 `
 
 type CloseSessionParams struct {
@@ -37,10 +37,10 @@ func (q *Queries) CloseSession(ctx context.Context, db DBTX, arg CloseSessionPar
 }
 
 const openSession = `-- name: OpenSession :one
-INSERT INTO icom_sessions AS s (channel, ispb, slot, state, term, owner)
-VALUES ($1, $2, $3, 'open', 1, $4)
+INSERT INTO icom_sessions AS s (channel, ispb, slot, is_open, term, owner)
+VALUES ($1, $2, $3, true, 1, $4)
 ON CONFLICT (channel, ispb, slot) DO UPDATE
-SET term = s.term + 1, state = 'open', owner = excluded.owner, opened_at = now(), updated_at = now()
+SET term = s.term + 1, is_open = true, owner = excluded.owner, opened_at = now(), updated_at = now()
 RETURNING term, cursor
 `
 
@@ -73,7 +73,7 @@ const receive = `-- name: Receive :one
 WITH moved AS (
     UPDATE icom_sessions
     SET cursor = $1, updated_at = now()
-    WHERE channel = $2 AND ispb = $3 AND slot = $4 AND term = $5 AND state = 'open'
+    WHERE channel = $2 AND ispb = $3 AND slot = $4 AND term = $5 AND is_open
     RETURNING nextval('inbox_batch') AS batch
 ), arrived AS (
     SELECT unnest($6::bigint[]) AS position,
@@ -131,7 +131,7 @@ const receiveUnusual = `-- name: ReceiveUnusual :one
 WITH moved AS (
     UPDATE icom_sessions
     SET cursor = $1, updated_at = now()
-    WHERE channel = $2 AND ispb = $3 AND slot = $4 AND term = $5 AND state = 'open'
+    WHERE channel = $2 AND ispb = $3 AND slot = $4 AND term = $5 AND is_open
     RETURNING nextval('inbox_batch') AS batch
 ), arrived AS (
     SELECT unnest($6::bigint[]) AS position,
@@ -209,7 +209,7 @@ func (q *Queries) ReceiveUnusual(ctx context.Context, db DBTX, arg ReceiveUnusua
 const resetCursor = `-- name: ResetCursor :execrows
 UPDATE icom_sessions
 SET cursor = '', updated_at = now()
-WHERE channel = $1 AND ispb = $2 AND slot = $3 AND term = $4 AND state = 'open'
+WHERE channel = $1 AND ispb = $2 AND slot = $3 AND term = $4 AND is_open
 `
 
 type ResetCursorParams struct {

@@ -1,22 +1,22 @@
 -- name: OpenSession :one
 -- Index: icom_sessions_pkey.
-INSERT INTO icom_sessions AS s (channel, ispb, slot, state, term, owner)
-VALUES (@channel, @ispb, @slot, 'open', 1, @owner)
+INSERT INTO icom_sessions AS s (channel, ispb, slot, is_open, term, owner)
+VALUES (@channel, @ispb, @slot, true, 1, @owner)
 ON CONFLICT (channel, ispb, slot) DO UPDATE
-SET term = s.term + 1, state = 'open', owner = excluded.owner, opened_at = now(), updated_at = now()
+SET term = s.term + 1, is_open = true, owner = excluded.owner, opened_at = now(), updated_at = now()
 RETURNING term, cursor;
 
 -- name: CloseSession :execrows
 -- Index: icom_sessions_pkey.
 UPDATE icom_sessions
-SET state = 'closed', cursor = '', updated_at = now()
-WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND state = 'open';
+SET is_open = false, cursor = '', updated_at = now()
+WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND is_open;
 
 -- name: ResetCursor :execrows
 -- Index: icom_sessions_pkey.
 UPDATE icom_sessions
 SET cursor = '', updated_at = now()
-WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND state = 'open';
+WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND is_open;
 
 -- name: Receive :one
 -- The usual batch: all new, nothing poisoned. Everything hangs on the cursor having moved: no row from "moved", nothing
@@ -26,7 +26,7 @@ WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND 
 WITH moved AS (
     UPDATE icom_sessions
     SET cursor = @cursor, updated_at = now()
-    WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND state = 'open'
+    WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND is_open
     RETURNING nextval('inbox_batch') AS batch
 ), arrived AS (
     SELECT unnest(@positions::bigint[]) AS position,
@@ -51,7 +51,7 @@ SELECT coalesce((SELECT batch FROM moved), 0)::bigint AS batch;
 WITH moved AS (
     UPDATE icom_sessions
     SET cursor = @cursor, updated_at = now()
-    WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND state = 'open'
+    WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND is_open
     RETURNING nextval('inbox_batch') AS batch
 ), arrived AS (
     SELECT unnest(@positions::bigint[]) AS position,
