@@ -178,6 +178,8 @@ func TestImports(t *testing.T) {
 		"means not each other":                {from: "libs/store", imported: "@libs/bus", want: "do not know each other"},
 		"the pool uses the lease":             {from: "libs/slotpool", imported: "@libs/lease"},
 		"the lease not the pool":              {from: "libs/lease", imported: "@libs/slotpool", want: "do not know each other"},
+		"a leader's term is tried for real":   {from: "libs/leader", imported: "@libs/store", testOnly: true},
+		"and ships without Postgres":          {from: "libs/leader", imported: "@libs/store", want: "do not know each other"},
 		"libs not services":                   {from: "libs/lease", imported: "@services/internal/core", want: "go down only"},
 		"libs not fx":                         {from: "libs/lease", imported: "go.uber.org/fx", want: "plain constructors"},
 		"Postgres at home":                    {from: "libs/store", imported: "github.com/jackc/pgx/v5/pgxpool"},
