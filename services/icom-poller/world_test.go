@@ -167,6 +167,7 @@ func (w *world) configFile() string {
 		"participants": map[string]any{string(ispb): map[string]any{"cert": w.files.Cert, "key": w.files.Key}},
 		"ca":           w.files.CA,
 		"any_subject":  w.anySubject,
+		"user_timeout": "500ms", // as in environ
 	})
 	require.NoError(w.t, err)
 	dir := w.t.TempDir()
