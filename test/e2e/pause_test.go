@@ -29,6 +29,7 @@ func (w *world) stopAndContinue(stopped who) pause {
 	w.traffic(30)
 	p := pause{}
 	p.victim, p.b, p.c = w.three()
+	require.Len(w.t, p.victim.held(), 2)
 	p.slots = p.victim.held()
 	var pids []int
 	if stopped.host {

@@ -91,14 +91,26 @@ func (w *world) start(name string, o settings) *replica {
 	return r
 }
 
+// markLives is how long a replica that waits for its share is heard in Redis.
+const markLives = 2 * time.Second
+
 // three starts three replicas and waits until each polls its share.
 func (w *world) three() (a, b, c *replica) {
 	w.t.Helper()
 	a, b, c = w.start("a", settings{}), w.start("b", settings{}), w.start("c", settings{})
-	w.eventually("three replicas to poll two slots each", func() bool {
-		return len(a.held()) == 2 && len(b.held()) == 2 && len(c.held()) == 2
-	})
+	w.settled(2, a, b, c)
 	return a, b, c
+}
+
+// settled waits until each replica polls n slots and none is about to give one up to another.
+func (w *world) settled(n int, replicas ...*replica) {
+	w.t.Helper()
+	w.eventually("the replicas to share the slots", func() bool {
+		since := time.Now().Add(-markLives - w.timing.Heartbeat)
+		return !slices.ContainsFunc(replicas, func(r *replica) bool {
+			return len(r.held()) != n || len(r.logs(since, "slot given")) > 0
+		})
+	})
 }
 
 func (r *replica) read(stderr io.Reader) {
