@@ -111,13 +111,18 @@ func (c *channel) crew(taking, working context.Context) {
 func (c *channel) work(taking, working context.Context) {
 	retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
 	for {
-		if c.gate.pass(taking) != nil {
+		within, leave, err := c.gate.pass(taking)
+		if err != nil {
 			return
 		}
-		slot, err := c.deps.Slots[c.name].Acquire(taking, lease.Poll)
+		slot, err := c.deps.Slots[c.name].Acquire(within, lease.Poll)
+		closed := within.Err() != nil
+		leave()
 		switch {
 		case taking.Err() != nil && err != nil:
 			return
+		case closed && err != nil: // while it waited for a slot: back to the gate
+			continue
 		case errors.Is(err, lease.ErrClosed):
 			c.log.Error("no more slots", slog.Any("error", err))
 			return

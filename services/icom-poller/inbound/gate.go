@@ -25,15 +25,20 @@ type gate struct {
 	log   *slog.Logger
 	doubt chan struct{}
 
-	mu   sync.Mutex
-	err  error         // why it is closed; nil: open
-	open chan struct{} // closed while the gate is open
+	mu     sync.Mutex
+	err    error         // why it is closed; nil: open
+	open   chan struct{} // closed while the gate is open
+	passed map[*pass]struct{}
 }
+
+// pass is a worker that went through the gate and looks for a slot.
+type pass struct{ turnBack context.CancelFunc }
 
 func newGate(check func(context.Context) error, cfg Config, clk clock.Clock, log *slog.Logger) *gate {
 	return &gate{
 		check: check, every: cfg.ReadyEvery, first: cfg.BackoffFirst, clk: clk, log: log,
 		doubt: make(chan struct{}, 1), err: errNotChecked, open: make(chan struct{}),
+		passed: make(map[*pass]struct{}),
 	}
 }
 
@@ -73,6 +78,9 @@ func (g *gate) set(err error) {
 		g.log.Info("ready to poll")
 	case err != nil && was == nil:
 		g.open = make(chan struct{})
+		for p := range g.passed {
+			p.turnBack()
+		}
 	}
 	if err != nil && (was == nil || was.Error() != err.Error()) {
 		g.log.Warn("not ready to poll", slog.Any("error", err))
@@ -95,15 +103,31 @@ func (g *gate) state() error {
 	return g.err
 }
 
-// pass waits until the gate is open or ctx ends.
-func (g *gate) pass(ctx context.Context) error {
-	g.mu.Lock()
-	open := g.open
-	g.mu.Unlock()
-	select {
-	case <-open:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
+// pass waits until the gate is open or ctx ends. The context that it returns ends with ctx
+// or when the gate closes again; leave ends it as well.
+func (g *gate) pass(ctx context.Context) (within context.Context, leave func(), err error) {
+	for {
+		g.mu.Lock()
+		open := g.open
+		if g.err == nil {
+			p := &pass{}
+			within, p.turnBack = context.WithCancel(ctx)
+			g.passed[p] = struct{}{}
+			g.mu.Unlock()
+			return within, func() { g.leave(p) }, nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-open:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
 	}
+}
+
+func (g *gate) leave(p *pass) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.turnBack()
+	delete(g.passed, p)
 }

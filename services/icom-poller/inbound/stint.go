@@ -355,6 +355,9 @@ func (s *stint) closeStream(ctx context.Context) {
 	}
 	if err := s.slot.CloseStream(ctx, s.session.Cursor, s.c.cfg.CloseTimeout); err != nil {
 		s.log.Warn("stream not closed", describe(err))
+		if errors.Is(err, transport.PluginGone) {
+			s.c.gate.suspect(err)
+		}
 		return
 	}
 	s.log.Info("stream closed")
