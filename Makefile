@@ -55,6 +55,7 @@ check: lint alone unchanged vuln test ## Run what a change must pass before it i
 
 .PHONY: lint
 lint: ## Check style and import rules
+	$(call tool,golangci-lint) config verify
 	$(call tool,golangci-lint) run $(modules:%=%/...)
 	$(pinned) buf lint ../..
 
