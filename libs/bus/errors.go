@@ -11,17 +11,33 @@ import (
 
 // What callers branch on.
 var (
-	// ErrUnavailable: not connected, or no answer in time. A publication may or may not
-	// have been stored; it may be repeated under the same ID.
+	// ErrUnavailable: not connected, no answer in time, or an answer about the server, the account or the
+	// stream: full, sealed, without a leader. A publication may or may not have been stored; it may be
+	// repeated under the same ID, and succeeds once somebody has cured the cause.
 	ErrUnavailable = errors.New("bus unavailable")
 	// ErrNotProvisioned: a declared stream or consumer does not exist; the deploy step did
 	// not run, or the server lost its store.
 	ErrNotProvisioned = errors.New("bus not provisioned")
 	// ErrNotAttempted: an earlier message of the same batch failed, so this one was held back to keep the order.
 	ErrNotAttempted = errors.New("not attempted")
-	// ErrRefused: the server refused the message; repeating does not help.
+	// ErrRefused: the message itself can never be stored, here and now or later: too large, or with a
+	// subject or headers that are none. What it says is the message's own fault, so a caller may give the
+	// message up for it; anything that is not certainly of this kind is ErrUnavailable.
 	ErrRefused = errors.New("refused by the bus")
 )
+
+// headersTooLarge is the server's JSStreamHeaderExceedsMaximumErr, which nats.go does not name.
+const headersTooLarge jetstream.ErrorCode = 10097
+
+// faulty reports that err is about the message alone. It is a closed list: an error that is not known
+// must not cost a payment.
+func faulty(err error) bool {
+	if isAny(err, nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrInvalidMsg) {
+		return true
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum || api.ErrorCode == headersTooLarge)
+}
 
 // translate turns an error of nats.go into the vocabulary above; op says what failed.
 func translate(op string, err error) error {
@@ -34,17 +50,20 @@ func translate(op string, err error) error {
 		jetstream.ErrConsumerDoesNotExist, jetstream.ErrNoStreamResponse, nats.ErrNoResponders,
 		jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%s: %w: %w", op, ErrNotProvisioned, err)
-	case isAny(err, nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrInvalidMsg):
+	case faulty(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrRefused, err)
 	}
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		if api.Code >= 500 {
-			return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
-		}
-		return fmt.Errorf("%s: %w: %w", op, ErrRefused, err)
-	}
-	// What is left is the connection and time.
+	// What is left is the connection, time, and the state of the server.
 	return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+}
+
+// untenable translates an error of a declaration: what the server says about it (4xx) is final, and of
+// none of the kinds above.
+func untenable(op string, err error) error {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code >= 400 && api.Code < 500 {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return translate(op, err)
 }
 
 func isAny(err error, targets ...error) bool {

@@ -58,7 +58,7 @@ func (b *Bus) provision(ctx context.Context, t Topology, m mode) ([]Change, erro
 	for _, s := range t.Streams {
 		c, err := b.provisionStream(ctx, s, m)
 		if err != nil {
-			return changes, translate("provision "+c.Object, err)
+			return changes, untenable("provision "+c.Object, err)
 		}
 		missing[s.Name] = c.Missing
 		changes = append(changes, c)
@@ -70,7 +70,7 @@ func (b *Bus) provision(ctx context.Context, t Topology, m mode) ([]Change, erro
 		} else {
 			var err error
 			if c, err = b.provisionConsumer(ctx, k, m); err != nil {
-				return changes, translate("provision "+c.Object, err)
+				return changes, untenable("provision "+c.Object, err)
 			}
 		}
 		changes = append(changes, c)

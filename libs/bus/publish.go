@@ -67,15 +67,16 @@ func failed(n int, err error) Results {
 // Publish sends the messages in order, without waiting in between, and then waits for
 // their acknowledgements. After a message that could not be sent the rest is not
 // attempted (ErrNotAttempted), so that no message overtakes another one; a message whose
-// acknowledgement failed may have been overtaken. What failed may be published again
-// under the same ID. Calls may overlap; together they keep to MaxInFlight.
+// acknowledgement failed may have been overtaken. One that can never be sent (ErrRefused)
+// holds nobody up. What failed otherwise may be published again under the same ID. Calls
+// may overlap; together they keep to MaxInFlight, which a batch must not exceed.
 func (b *Bus) Publish(ctx context.Context, messages []Message) Results {
 	n := len(messages)
 	if n == 0 {
 		return nil
 	}
 	if n > b.cfg.MaxInFlight {
-		return failed(n, fmt.Errorf("publish: %w: batch of %d, want at most %d", ErrRefused, n, b.cfg.MaxInFlight))
+		return failed(n, fmt.Errorf("publish: batch of %d, want at most %d", n, b.cfg.MaxInFlight))
 	}
 	if err := b.flight.Acquire(ctx, int64(n)); err != nil {
 		return failed(n, translate("publish", err))
@@ -83,18 +84,19 @@ func (b *Bus) Publish(ctx context.Context, messages []Message) Results {
 	defer b.flight.Release(int64(n))
 
 	results := make(Results, n)
-	futures := make([]jetstream.PubAckFuture, 0, n)
+	futures := make([]jetstream.PubAckFuture, n)
 	for i := range messages {
 		future, err := b.send(&messages[i])
-		if err != nil {
-			results[i] = translate("publish", err)
+		futures[i], results[i] = future, translate("publish", err)
+		if err != nil && !faulty(err) {
 			copy(results[i+1:], failed(n-i-1, ErrNotAttempted))
 			break
 		}
-		futures = append(futures, future)
 	}
 	for i, future := range futures {
-		results[i] = acknowledged(ctx, future)
+		if future != nil {
+			results[i] = acknowledged(ctx, future)
+		}
 	}
 	return results
 }

@@ -270,8 +270,8 @@ func TestAGuardedWriteRefusesAnOlderTermAndHoldsOffANewerOne(t *testing.T) {
 		}()
 		blocked(t, side(t, b.url))
 		select {
-		case <-minted:
-			t.Error("a term was minted under a guarded write")
+		case err := <-minted:
+			t.Error("a term was minted under a guarded write", err)
 		default:
 		}
 	}))

@@ -11,7 +11,7 @@ import (
 
 // payloadsCodec encodes [][]byte as bytea[] in one buffer of the right size. pgx's own
 // codec lets its buffer grow under each element: for ten messages of 4 KB that is twice
-// the memory and half of the client's time in the call that every read waits for.
+// the memory and a third of the client's time in the call that every read waits for.
 type payloadsCodec struct{ *pgtype.ArrayCodec }
 
 // registerPayloads makes conn use payloadsCodec.

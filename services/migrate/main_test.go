@@ -2,12 +2,11 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"os"
 
 	"github.com/stretchr/testify/require"
 
@@ -154,8 +153,15 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	s := stack{"DATABASE_URL": "x", "NATS_URL": "x"}
 	for _, args := range [][]string{
-		{}, {"sideways"}, {"up", "down"}, {"up", "--unknown"}, {"down", "--steps=0"}, {"up", "--replicas=2"},
-		{"status", "--update-streams"}, {"status", "--dry-run"}, {"up", "--timeout=-1s"},
+		{},
+		{"sideways"},
+		{"up", "down"},
+		{"up", "--unknown"},
+		{"down", "--steps=0"},
+		{"up", "--replicas=2"},
+		{"status", "--update-streams"},
+		{"status", "--dry-run"},
+		{"up", "--timeout=-1s"},
 	} {
 		code, _, complaint := s.run(t, "", args...)
 		require.Equal(t, exitUsage, code, args)
