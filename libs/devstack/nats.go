@@ -19,6 +19,8 @@ type NATSOptions struct {
 	// SyncAlways flushes every message to disk before it is acknowledged. Default: off, as NATS itself has it; what
 	// must not be lost is kept in PostgreSQL.
 	SyncAlways bool
+	// StoreBytes bounds what all streams together may hold; above it publications are refused. Default: no bound.
+	StoreBytes int64
 }
 
 // NATS is one NATS server with JetStream, inside this process. Its address stays the same for as long as the stack
@@ -88,8 +90,23 @@ func (n *NATS) start(ctx context.Context) error {
 		srv.WaitForShutdown()
 		return fmt.Errorf("devstack: NATS on %s is not ready after %s", n.Addr(), wait)
 	}
+	if err := n.limit(srv); err != nil {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		return fmt.Errorf("devstack: limit NATS: %w", err)
+	}
 	n.server = srv
 	return nil
+}
+
+func (n *NATS) limit(srv *server.Server) error {
+	if n.options.StoreBytes == 0 {
+		return nil
+	}
+	account := srv.GlobalAccount()
+	return account.UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{
+		"": {MaxMemory: -1, MaxStore: n.options.StoreBytes, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1},
+	})
 }
 
 // Stop ends the server; its clients are disconnected. The store stays for Start.

@@ -219,9 +219,12 @@ func NATS(t testing.TB) *devstack.NATS {
 }
 
 // OwnNATS starts a NATS server for this test alone and ends it with the test.
-func OwnNATS(t testing.TB) *devstack.NATS {
+func OwnNATS(t testing.TB) *devstack.NATS { return OwnNATSWith(t, devstack.NATSOptions{}) }
+
+// OwnNATSWith is OwnNATS with options.
+func OwnNATSWith(t testing.TB, o devstack.NATSOptions) *devstack.NATS {
 	t.Helper()
-	server, err := stackOf(t).StartNATS(limited(t), devstack.NATSOptions{})
+	server, err := stackOf(t).StartNATS(limited(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
