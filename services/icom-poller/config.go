@@ -124,8 +124,11 @@ func (c PollConfig) validate() error {
 		name string
 		d    time.Duration
 	}{
-		{"floor", c.Floor}, {"close_timeout", c.CloseTimeout}, {"backoff_most", c.BackoffMost},
-		{"store_hold", c.StoreHold}, {"idle_alarm", c.IdleAlarm},
+		{"floor", c.Floor},
+		{"close_timeout", c.CloseTimeout},
+		{"backoff_most", c.BackoffMost},
+		{"store_hold", c.StoreHold},
+		{"idle_alarm", c.IdleAlarm},
 	} {
 		if f.d < time.Millisecond {
 			errs = append(errs, fmt.Errorf("poll.%s is %v, want at least 1ms", f.name, f.d))

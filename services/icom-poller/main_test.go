@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 func buildPlugin(dir string) error {
 	path := filepath.Join(dir, "transport-bacen")
-	out, err := exec.Command("go", "build", "-o", path, "../../plugins/transport-bacen").CombinedOutput() //nolint:gosec // fixed
+	out, err := exec.Command("go", "build", "-o", path, "../../plugins/transport-bacen").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building the transport: %w: %s", err, out)
 	}

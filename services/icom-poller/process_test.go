@@ -237,8 +237,8 @@ func TestSpoiledAnswers(t *testing.T) {
 				return c.Received+c.Published+c.Dead >= 8
 			})
 			c := w.counts()
-			require.EqualValues(t, tt.dead, c.Dead)
-			require.EqualValues(t, 8-tt.dead, c.Received+c.Published)
+			require.Equal(t, tt.dead, c.Dead)
+			require.Equal(t, 8-tt.dead, c.Received+c.Published)
 			require.Zero(t, a.stop())
 			w.eventually("all to be acknowledged", func() bool { return w.bank.Report().Participant(pix.CPM, ispb).Acked == 8 })
 		})

@@ -42,7 +42,6 @@ type world struct {
 	nats     *devstack.NATS
 	postgres *devstack.Proxy // replicas reach Postgres through it
 	redisWay *devstack.Proxy
-	natsURL  string
 	dsn      string // for the test itself
 	inbox    *store.Inbox
 	files    icomtest.Files
@@ -108,7 +107,7 @@ type replica struct {
 func (w *world) start(name string, settings map[string]string) *replica {
 	w.t.Helper()
 	r := &replica{w: w, name: name, done: make(chan struct{})}
-	r.cmd = exec.Command(os.Args[0]) //nolint:gosec // this very binary
+	r.cmd = exec.Command(os.Args[0])
 	r.cmd.Env = w.environ(name, settings)
 	stderr, err := r.cmd.StderrPipe()
 	require.NoError(w.t, err)
@@ -280,7 +279,7 @@ func (r *replica) get(path string) (int, string) {
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer res.Body.Close()
+	defer res.Body.Close() //nolint:errcheck // read to its end
 	body, _ := io.ReadAll(res.Body)
 	return res.StatusCode, string(body)
 }

@@ -481,7 +481,7 @@ type bench struct {
 	store   *fakeStore
 	carrier *fakeCarrier
 	reg     *prometheus.Registry
-	log     *bytes.Buffer
+	log     *lockedWriter
 	cfg     Config
 	deps    Deps
 	poller  *Poller
@@ -492,7 +492,7 @@ type bench struct {
 func inBubble(t *testing.T, test func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, clk: bubbleClock{base: time.Now()}, story: &story{}, reg: prometheus.NewRegistry(), log: &bytes.Buffer{}}
+		b := &bench{t: t, clk: bubbleClock{base: time.Now()}, story: &story{}, reg: prometheus.NewRegistry(), log: &lockedWriter{}}
 		b.bank = &fakeBank{clk: b.clk, story: b.story, answer: func(ctx context.Context, _ int, p pull) (transport.PullResult, error) {
 			return hold(ctx, p.cursor)
 		}}
@@ -515,7 +515,7 @@ func (b *bench) slots(n int) {
 // lockedWriter lets many goroutines log into one buffer.
 type lockedWriter struct {
 	mu sync.Mutex
-	b  *bytes.Buffer
+	b  bytes.Buffer
 }
 
 func (w *lockedWriter) Write(p []byte) (int, error) {
@@ -524,10 +524,16 @@ func (w *lockedWriter) Write(p []byte) (int, error) {
 	return w.b.Write(p)
 }
 
+func (w *lockedWriter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
 // start runs the poller until the test stops it or ends.
 func (b *bench) start() {
 	b.t.Helper()
-	log := slog.New(slog.NewTextHandler(&lockedWriter{b: b.log}, nil))
+	log := slog.New(slog.NewTextHandler(b.log, nil))
 	pool, err := slotpool.New(slotpool.Config{Channel: pix.CPM, ISPB: ispb, BankHold: 8 * time.Second, ReceiveTimeout: 6500 * time.Millisecond, Linger: -1},
 		slotpool.Deps{Acquire: slotpool.From(b.leases.acquire), Transport: b.bank, Clock: b.clk, Log: log, Metrics: b.reg})
 	require.NoError(b.t, err)
