@@ -13,16 +13,16 @@ import (
 
 // serverCPU returns the CPU time in microseconds that Redis has used: it says what a script
 // costs even when the machine is busy.
-func serverCPU(t *testing.B, w *world) float64 {
-	t.Helper()
-	info, err := w.rdb.Info(t.Context(), "cpu").Result()
-	require.NoError(t, err)
+func serverCPU(b *testing.B, w *world) float64 {
+	b.Helper()
+	info, err := w.rdb.Info(b.Context(), "cpu").Result()
+	require.NoError(b, err)
 	var sum float64
 	for _, f := range []string{"used_cpu_sys:", "used_cpu_user:"} {
 		_, rest, _ := strings.Cut(info, f)
 		var v float64
 		_, err := fmt.Sscanf(rest, "%f", &v)
-		require.NoError(t, err)
+		require.NoError(b, err)
 		sum += v
 	}
 	return sum * 1e6

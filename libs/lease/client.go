@@ -83,9 +83,9 @@ func (e *UnfitError) Error() string {
 }
 
 // Check reads what the server says of itself: an *UnfitError if it must not decide
-// permits (too old, a replica, evicting keys), and advice about what weakens it. Another error
-// means that the server could not be asked.
-func (c *Client) Check(ctx context.Context) (advice []string, err error) {
+// permits with these times (too old, evicting keys, replicas that t does not reckon
+// with), and advice about what weakens it. Another error means that the server could not be asked.
+func (c *Client) Check(ctx context.Context, t Timing) (advice []string, err error) {
 	info, err := c.rdb.Info(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStoreUnavailable, err)
@@ -107,14 +107,19 @@ func (c *Client) Check(ctx context.Context) (advice []string, err error) {
 	if field["run_id"] == "" || field["master_replid"] == "" {
 		reasons = append(reasons, "INFO shows no run_id or master_replid: a lost state could not be seen")
 	}
+	if n := field["connected_slaves"]; n != "0" {
+		if t.NoReplicas {
+			reasons = append(reasons, fmt.Sprintf("it has %s replica(s) although NoReplicas leaves their lag out of the quarantine", n))
+		}
+		if field["min_slaves_good_slaves"] == "" {
+			reasons = append(reasons, "it has replicas and no min-replicas-to-write: after a split both sides may grant")
+		}
+	}
 	if len(reasons) > 0 {
 		return nil, &UnfitError{Reasons: reasons}
 	}
 	if field["aof_enabled"] != "1" {
 		advice = append(advice, "appendonly is off: a restart costs a quarantine in which free slots stay free")
-	}
-	if field["connected_slaves"] != "0" && field["min_slaves_good_slaves"] == "" {
-		advice = append(advice, "replicas without min-replicas-to-write: after a split both sides may grant")
 	}
 	return advice, nil
 }

@@ -325,7 +325,7 @@ func (k *Keeper) free(ctx context.Context, state, waiting string, slots []string
 
 // undo takes back an acquire whose outcome is not known. It runs beside the caller:
 // Redis may be the reason why the caller is in trouble.
-func (k *Keeper) undo(l *Lease) {
+func (k *Keeper) undo(ctx context.Context, l *Lease) {
 	k.met.undo(l.set)
 	k.undos.Go(func() {
 		s := l.set
@@ -334,7 +334,7 @@ func (k *Keeper) undo(l *Lease) {
 			numbers[i] = strconv.Itoa(i + 1)
 		}
 		// An error is no news: the key, if there is one, ends by itself after T.
-		_ = k.free(context.Background(), s.keys[0], s.keys[1], s.keys[2:], l.value, numbers...)
+		_ = k.free(context.WithoutCancel(ctx), s.keys[0], s.keys[1], s.keys[2:], l.value, numbers...)
 	})
 }
 

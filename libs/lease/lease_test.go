@@ -193,7 +193,7 @@ func TestDamagedSetCostsOnlyItself(t *testing.T) {
 	s, k := w.replica(polls(1), notRunning())
 	good := w.acquire(s, Poll)
 	w2 := newWorld(t, devtest.Redis(t))
-	w2.name = "sem:icom:{csm:damaged}"
+	w2.name = uniqueName("damaged")
 	w2.settled()
 	bad, err := k.NewSet(SetConfig{Name: w2.name, Slots: 1, Floors: map[Class]int{Poll: 1}})
 	require.NoError(t, err)
@@ -310,14 +310,33 @@ func TestCheckRefusesAnUnfitServer(t *testing.T) {
 	o.MaxMemory, o.MaxMemoryPolicy = "100mb", "allkeys-lru"
 	w := newWorld(t, devtest.OwnRedis(t, o))
 	_, k := w.replica(polls(1), notRunning())
-	_, err := k.redis.Check(t.Context())
+	_, err := k.redis.Check(t.Context(), short())
 	var unfit *UnfitError
 	require.ErrorAs(t, err, &unfit)
 	require.ErrorContains(t, err, "noeviction")
 
 	fit := newWorld(t, devtest.Redis(t))
 	_, k = fit.replica(polls(1), notRunning())
-	_, err = k.redis.Check(t.Context())
+	_, err = k.redis.Check(t.Context(), short())
 	require.NoError(t, err)
 	require.False(t, errors.As(err, &unfit))
+}
+
+// F4: the quarantine holds the lag of a replica that may be promoted; a server with replicas that the times do
+// not reckon with, or that may go on granting alone after a split, must not decide.
+func TestCheckRefusesReplicasNobodyReckonsWith(t *testing.T) {
+	t.Parallel()
+	r := devtest.OwnRedis(t, redisOptions())
+	_, err := r.AddReplica(t.Context())
+	require.NoError(t, err)
+	w := newWorld(t, r)
+	_, k := w.replica(polls(1), notRunning())
+	with := Timing{}.WithDefaults()
+	_, err = k.redis.Check(t.Context(), short())
+	require.ErrorContains(t, err, "although NoReplicas")
+	_, err = k.redis.Check(t.Context(), with)
+	require.ErrorContains(t, err, "no min-replicas-to-write")
+	require.NoError(t, w.rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+	_, err = k.redis.Check(t.Context(), with)
+	require.NoError(t, err)
 }

@@ -90,7 +90,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return l.Err() == nil
 		}},
 		{"renewal re-creates only in a quarantine", func(s *scripts) {
-			replace(&s.renew, "not holder and left > 0", "not holder")
+			replace(&s.renew, "not holder and grace", "not holder")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, k := replica(notRunning())
 			l := w.acquire(a, Poll)
@@ -99,13 +99,24 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return l.Err() == nil
 		}},
 		{"grace", func(s *scripts) {
-			replace(&s.renew, "not holder and left > 0", "false")
+			replace(&s.renew, "not holder and grace", "false")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, k := replica(notRunning())
 			l := w.acquire(a, Poll)
 			require.NoError(t, w.rdb.Del(t.Context(), w.name+":1", w.name+":state").Err())
 			require.NoError(t, k.renewAll(t.Context()))
 			return l.Err() != nil
+		}},
+		{"grace ends where others with another config hold the set", func(s *scripts) {
+			replace(&s.renew, "and not (tonumber(known[4] or 0) > now and known[3] ~= config)", "")
+		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
+			a, k := replica(notRunning())
+			l := w.acquire(a, Poll)
+			far := time.Now().Add(time.Minute).UnixMilli()
+			require.NoError(t, w.rdb.Del(t.Context(), w.name+":1", w.name+":state").Err())
+			require.NoError(t, w.rdb.HSet(t.Context(), w.name+":state", "config", "theirs", "config_until", far).Err())
+			require.NoError(t, k.renewAll(t.Context()))
+			return l.Err() == nil
 		}},
 		{"release compares", func(s *scripts) {
 			replace(&s.release, "if redis.call('GET', KEYS[i]) == ARGV[1] then", "do")
@@ -163,7 +174,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return granted(t, a)
 		}},
 		{"F11 a replica at its share leaves the rest to its peers", func(s *scripts) {
-			replace(&s.acquire, "if peer_waits and mine >= share then", "if false then")
+			replace(&s.acquire, "if peer_waits and (mine >= share or poorer_waits) then", "if false then")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning(), func(o *replicaOptions) { o.slots = 2 })
 			w.acquire(a, Poll)

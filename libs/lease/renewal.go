@@ -74,35 +74,13 @@ func (k *Keeper) askToYield(b batch, a renewal) {
 	}
 	shared := b.set.cfg.shared()
 	for class := range b.set.cfg.Floors {
-		rival, peer := false, false
-		replicas := map[string]bool{k.cfg.Replica: true}
-		for _, m := range a.marks {
-			c, r, _ := strings.Cut(m, " ")
-			switch {
-			case Class(c) != class:
-				rival = true
-			case r != k.cfg.Replica:
-				peer = true
-				replicas[r] = true
-			}
-		}
-		for _, v := range a.values {
-			if token, c, r := splitValue(v); c == class && token != cooling {
-				replicas[r] = true
-			}
-		}
 		var mine []*Lease
 		for _, l := range b.leases {
 			if l.class == class {
 				mine = append(mine, l)
 			}
 		}
-		above := 0
-		if peer {
-			own := b.set.cfg.own(class)
-			may := own.last - own.first + 1 + shared.last - shared.first + 1
-			above = len(mine) - (may+len(replicas)-1)/len(replicas)
-		}
+		rival, above := k.claims(b.set, class, len(mine), a)
 		for _, l := range mine {
 			if (rival && shared.has(l.slot)) || above > 0 {
 				l.want()
@@ -110,6 +88,39 @@ func (k *Keeper) askToYield(b batch, a renewal) {
 			}
 		}
 	}
+}
+
+// claims returns whether another class waits, and how many of our slots of a class are
+// above our share: more than ceil(slots / replicas), or one where a replica waits that has two fewer.
+func (k *Keeper) claims(s *Set, class Class, mine int, a renewal) (rival bool, above int) {
+	holds := map[string]int{k.cfg.Replica: mine}
+	for _, v := range a.values {
+		if token, c, r := splitValue(v); c == class && token != cooling && r != k.cfg.Replica {
+			holds[r]++
+		}
+	}
+	var peers []string
+	for _, m := range a.marks {
+		switch c, r, _ := strings.Cut(m, " "); {
+		case Class(c) != class:
+			rival = true
+		case r != k.cfg.Replica:
+			peers = append(peers, r)
+			holds[r] += 0
+		}
+	}
+	if len(peers) == 0 {
+		return rival, 0
+	}
+	own, shared := s.cfg.own(class), s.cfg.shared()
+	slots := own.last - own.first + 1 + shared.last - shared.first + 1
+	above = mine - (slots+len(holds)-1)/len(holds)
+	for _, p := range peers {
+		if holds[p] < mine-1 {
+			above = max(above, 1)
+		}
+	}
+	return rival, above
 }
 
 // hints listens for freed slots and wakes waiters. A lost hint costs nothing but time:

@@ -15,7 +15,7 @@ func genuine(name, text string) string {
 	for _, check := range []string{
 		"if values[s] then return nil end",
 		"if cut('until:' .. s, slot[1]) > now then return nil end",
-		"if peer_waits and mine >= share then return {'share'} end",
+		"if peer_waits and (mine >= share or poorer_waits) then return {'share'} end",
 	} {
 		if !strings.Contains(text, check) {
 			panic("lease: the check to remove is not there: " + check)

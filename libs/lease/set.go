@@ -260,19 +260,19 @@ func (s *Set) ask(ctx context.Context, class Class, mark time.Duration) (*Lease,
 		l.value, string(class), s.k.cfg.Replica, s.cfgID, ms(t.TTL), ms(t.LongestTTL), ms(t.Quarantine()),
 		own.first, own.last, shared.first, shared.last, rand.IntN(s.cfg.Slots), ms(mark)) //nolint:gosec // order only
 	if err != nil {
-		s.k.undo(l)
+		s.k.undo(ctx, l)
 		return nil, err
 	}
 	slot, err := s.verdict(v)
 	if err != nil {
 		if errors.Is(err, ErrStoreUnavailable) {
-			s.k.undo(l)
+			s.k.undo(ctx, l)
 		}
 		return nil, err
 	}
 	l.slot = slot
 	if !s.k.adopt(l) {
-		s.k.undo(l)
+		s.k.undo(ctx, l)
 		return nil, fmt.Errorf("%w: the grant took longer than the lease is trusted", ErrStoreUnavailable)
 	}
 	return l, nil

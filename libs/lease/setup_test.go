@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -49,10 +50,16 @@ type world struct {
 
 func newWorld(t testing.TB, r *devstack.Redis) *world {
 	t.Helper()
-	w := &world{t: t, addr: r.Addr(), name: "sem:icom:{cpm:" + strings.NewReplacer("/", "-", "=", "-", ",", "-").Replace(t.Name()) + "}"}
+	w := &world{t: t, addr: r.Addr(), name: uniqueName(t.Name())}
 	w.rdb = redis.NewClient(&redis.Options{Addr: r.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { require.NoError(t, w.rdb.Close()) })
 	return w
+}
+
+// uniqueName returns a set name that no other test, nor another run of this one, uses.
+func uniqueName(what string) string {
+	what = strings.NewReplacer("/", "-", "=", "-", ",", "-").Replace(what)
+	return fmt.Sprintf("sem:icom:{%s:%08x}", what, rand.Uint32())
 }
 
 // settled says that this server's state is known, so that a test need not sit out the first quarantine.

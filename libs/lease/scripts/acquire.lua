@@ -53,25 +53,23 @@ if config_until > now and known[3] ~= config then
   return {'conflict', known[3]}
 end
 
--- Who holds and who waits, per class.
+-- Who of this class holds how many, and who waits.
 local values = redis.call('MGET', unpack(KEYS, 3))
-local mine, replicas, seen = 0, 1, {[replica] = true}
-local function count(r)
-  if not seen[r] then
-    seen[r] = true
+local replicas, holds = 1, {[replica] = 0}
+local function count(r, slots)
+  if not holds[r] then
+    holds[r] = 0
     replicas = replicas + 1
   end
+  holds[r] = holds[r] + slots
 end
 for s = 1, n do
   if values[s] then
     local token, c, r = string.match(values[s], '^(%S+) (%S+) (%S+)')
-    if token ~= 'cooling' and c == class then
-      count(r)
-      if r == replica then mine = mine + 1 end
-    end
+    if token ~= 'cooling' and c == class then count(r, 1) end
   end
 end
-local marked, peer_waits, rival_waits = false, false, false
+local mine, marked, peer_waits, poorer_waits, rival_waits = holds[replica], false, false, false, false
 for _, m in ipairs(redis.call('ZRANGEBYSCORE', waiting, '(' .. now, now + 5000)) do
   local c, r = string.match(m, '^(%S+) (%S+)')
   if c ~= class then
@@ -79,10 +77,12 @@ for _, m in ipairs(redis.call('ZRANGEBYSCORE', waiting, '(' .. now, now + 5000))
   elseif r == replica then
     marked = true
   else
+    count(r, 0)
     peer_waits = true
-    count(r)
+    poorer_waits = poorer_waits or holds[r] < mine
   end
 end
+
 -- The class that had slot s last, if the slot is free.
 local function free(s)
   if values[s] then return nil end
@@ -95,7 +95,7 @@ local own_first, own_last = tonumber(ARGV[8]), tonumber(ARGV[9])
 local shared_first, shared_last = tonumber(ARGV[10]), tonumber(ARGV[11])
 local own, shared = own_last - own_first + 1, shared_last - shared_first + 1
 local share = math.ceil((own + shared) / replicas)
-if peer_waits and mine >= share then return {'share'} end
+if peer_waits and (mine >= share or poorer_waits) then return {'share'} end
 
 local slot
 for i = 0, own - 1 do

@@ -16,12 +16,17 @@ local k, a = 1, 4
 while k <= #KEYS do
   local n, config, leases = tonumber(ARGV[a]), ARGV[a + 1], tonumber(ARGV[a + 2])
   local state, waiting = KEYS[k], KEYS[k + 1]
-  local known = redis.call('HMGET', state, 'incarnation', 'quarantine_until')
+  local known = redis.call('HMGET', state, 'incarnation', 'quarantine_until', 'config', 'config_until')
   local left = math.min(tonumber(known[2] or 0) - now, quarantine)
   if known[1] ~= incarnation then
     left = quarantine
     redis.call('HSET', state, 'incarnation', incarnation, 'quarantine_until', now + quarantine)
   end
+
+  -- Grace: while a quarantine lives nobody else can own the slot, so a holder may put its
+  -- own key back. At any other time a missing key is a lost lease. So it is while others
+  -- with another config hold the set: a renewal that hung in the network comes too late.
+  local grace = left > 0 and not (tonumber(known[4] or 0) > now and known[3] ~= config)
 
   local results, values = {}, redis.call('MGET', unpack(KEYS, k + 2, k + 1 + n))
   local fields = {'config', config, 'config_until', now + longest}
@@ -32,9 +37,7 @@ while k <= #KEYS do
     results[i] = 1
     if holder == value then
       redis.call('PEXPIRE', key, ttl)
-    elseif not holder and left > 0 then
-      -- Grace: while a quarantine lives nobody else can own the slot, so a holder may put
-      -- its own key back. At any other time a missing key is a lost lease.
+    elseif not holder and grace then
       redis.call('SET', key, value, 'PX', ttl)
       redis.call('HSET', state, 'class:' .. slot, class)
     else

@@ -27,6 +27,9 @@ type connection struct {
 	in     *bufio.Reader
 	budget *io.LimitedReader
 	grant  string
+	// write is u: how long writing a request may take. The bank counts from its first byte, so one that
+	// trickles out would outlast the bank hold.
+	write time.Duration
 	// opened and used are readings of the clock that also counts suspend.
 	opened, used clock.Reading
 }
@@ -69,7 +72,8 @@ func (t *Transport) open(ctx context.Context, channel pix.Channel, ispb pix.ISPB
 	now := t.clk.Now()
 	budget := &io.LimitedReader{R: c, N: maxAnswerBytes}
 	return &connection{
-		guard: g, tls: c, in: bufio.NewReader(budget), budget: budget, grant: grant, opened: now, used: now,
+		guard: g, tls: c, in: bufio.NewReader(budget), budget: budget, grant: grant,
+		write: time.Duration(t.cfg.UserTimeout), opened: now, used: now,
 	}, nil
 }
 
@@ -127,8 +131,9 @@ type answer struct {
 // the first byte leaves before notAfter or not at all. An error with a zero FirstByte
 // of the guard means that nothing was written.
 func (c *connection) exchange(q request, notAfter clock.Deadline, timeout time.Duration) (a answer, err error) {
-	deadline := time.Now().Add(timeout) //nolint:forbidigo // a socket takes no other clock
-	if err := c.tls.SetDeadline(deadline); err != nil {
+	now := time.Now() //nolint:forbidigo // a socket takes no other clock
+	err = errors.Join(c.tls.SetReadDeadline(now.Add(timeout)), c.tls.SetWriteDeadline(now.Add(min(timeout, c.write))))
+	if err != nil {
 		return a, fmt.Errorf("%w: %w", errUnusable, err)
 	}
 	if err := c.guard.Arm(notAfter); err != nil {
