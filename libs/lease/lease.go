@@ -56,7 +56,7 @@ type Lease struct {
 
 func newLease(s *Set, class Class) *Lease {
 	var b [16]byte
-	rand.Read(b[:]) //nolint:errcheck // never fails since Go 1.24
+	rand.Read(b[:]) // never fails since Go 1.24
 	token := hex.EncodeToString(b[:])
 	return &Lease{
 		set:   s,

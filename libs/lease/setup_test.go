@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -106,7 +105,7 @@ func (w *world) replica(cfg SetConfig, options ...option) (*Set, *Keeper) {
 	client, err := NewClient(ClientConfig{Addr: o.addr, Timeout: o.timing.RenewTimeout})
 	require.NoError(w.t, err)
 	k, err := NewKeeper(Config{Replica: fmt.Sprintf("r%d", w.made.Add(1)), Owner: "test", Timing: o.timing},
-		client, o.clk, slog.New(slog.NewTextHandler(io.Discard, nil)), prometheus.NewRegistry())
+		client, o.clk, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	require.NoError(w.t, err)
 	if o.alter != nil {
 		o.alter(&k.scripts)

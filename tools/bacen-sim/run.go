@@ -147,7 +147,7 @@ func serve(ctx context.Context, opt options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listeners, err := listen(opt.cpm, opt.csm, opt.control)
+	listeners, err := listen(ctx, opt.cpm, opt.csm, opt.control)
 	if err != nil {
 		return err
 	}
@@ -171,10 +171,10 @@ func serve(ctx context.Context, opt options, stdout io.Writer) error {
 	return together(ctx, runs)
 }
 
-func listen(addrs ...string) ([]net.Listener, error) {
+func listen(ctx context.Context, addrs ...string) ([]net.Listener, error) {
 	var out []net.Listener
 	for _, addr := range addrs {
-		ln, err := net.Listen("tcp", addr)
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 		if err != nil {
 			return nil, errors.Join(err, closeAll(out))
 		}

@@ -169,7 +169,7 @@ func bare(ctx context.Context, s *stage.Stage) error {
 		tr := &http.Transport{
 			TLSClientConfig: &tls.Config{
 				Certificates: []tls.Certificate{cert}, RootCAs: roots, ServerName: "localhost",
-				MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
+				MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, //nolint:gosec // what the ICOM speaks
 			},
 			MaxConnsPerHost: 1, DisableCompression: true,
 		}
@@ -221,7 +221,7 @@ func readOnce(ctx context.Context, tr *http.Transport, method, target string) (n
 			return "", err
 		}
 	}
-	if _, err := io.Copy(io.Discard, body); err != nil {
+	if _, err := io.Copy(io.Discard, io.LimitReader(body, 64<<20)); err != nil {
 		return "", err
 	}
 	if res.StatusCode >= 300 && method == http.MethodGet {

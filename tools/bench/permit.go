@@ -84,16 +84,39 @@ func permits(ctx context.Context, c config, s *devstack.Stack, r *Report, out io
 	if err != nil {
 		return err
 	}
-	locker := redislock.New(rdb)
-	sync := redsync.New(redsyncredis.NewPool(rdb))
-	rueidisLocker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidis.ClientOption{InitAddress: []string{s.Redis.Addr()}}, KeyValidity: ttl, KeyMajority: 1,
-	})
+	contenders, end, err := rivals(rdb, s.Redis.Addr(), set)
 	if err != nil {
 		return err
 	}
-	defer rueidisLocker.Close()
-	contenders := []contender{
+	defer end()
+	medians, err := rounds(ctx, c, contenders)
+	if err != nil {
+		return err
+	}
+	r.PingUS = medians["ping"]
+	delete(medians, "ping")
+	r.AcquireReleaseUS = medians
+	_, _ = fmt.Fprintf(out, "PING                     %7.1f us\n", r.PingUS)
+	for _, x := range contenders[1:] {
+		us := medians[x.name]
+		_, _ = fmt.Fprintf(out, "acquire+release %-12s %5.1f us   %.2f PINGs\n", x.name, us, us/r.PingUS)
+	}
+	r.HeldRequestRedisCalls, err = heldRequest(ctx, rdb, set)
+	_, _ = fmt.Fprintf(out, "request under a held lease: %g Redis commands\n", r.HeldRequestRedisCalls)
+	return err
+}
+
+// rivals returns all that are measured, a PING first. end releases what they hold.
+func rivals(rdb *redis.Client, addr string, set *lease.Set) (all []contender, end func(), err error) {
+	locker := redislock.New(rdb)
+	sync := redsync.New(redsyncredis.NewPool(rdb))
+	rueidisLocker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyValidity: ttl, KeyMajority: 1,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return []contender{
 		{"ping", func(ctx context.Context) error { return rdb.Ping(ctx).Err() }},
 		{"ours", func(ctx context.Context) error {
 			l, err := set.TryAcquire(ctx, lease.Poll)
@@ -125,22 +148,7 @@ func permits(ctx context.Context, c config, s *devstack.Stack, r *Report, out io
 			release()
 			return nil
 		}},
-	}
-	medians, err := rounds(ctx, c, contenders)
-	if err != nil {
-		return err
-	}
-	r.PingUS = medians["ping"]
-	delete(medians, "ping")
-	r.AcquireReleaseUS = medians
-	_, _ = fmt.Fprintf(out, "PING                     %7.1f us\n", r.PingUS)
-	for _, x := range contenders[1:] {
-		us := medians[x.name]
-		_, _ = fmt.Fprintf(out, "acquire+release %-12s %5.1f us   %.2f PINGs\n", x.name, us, us/r.PingUS)
-	}
-	r.HeldRequestRedisCalls, err = heldRequest(ctx, rdb, set)
-	_, _ = fmt.Fprintf(out, "request under a held lease: %g Redis commands\n", r.HeldRequestRedisCalls)
-	return err
+	}, rueidisLocker.Close, nil
 }
 
 func rounds(ctx context.Context, c config, contenders []contender) (map[string]float64, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -40,7 +41,7 @@ func renewals(ctx context.Context, c config, s *devstack.Stack, r *Report, out i
 	return nil
 }
 
-func renewal(ctx context.Context, c config, s *devstack.Stack, slots int) (Renewal, error) {
+func renewal(ctx context.Context, c config, s *devstack.Stack, slots int) (r Renewal, err error) {
 	rdb := client(s.Redis.Addr())
 	defer rdb.Close() //nolint:errcheck // read-only use
 	k, leaseClient, err := keeper(s.Redis.Addr())
@@ -63,7 +64,7 @@ func renewal(ctx context.Context, c config, s *devstack.Stack, slots int) (Renew
 	runCtx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- k.Run(runCtx) }()
-	defer func() { stop(); <-done }()
+	defer func() { stop(); err = errors.Join(err, <-done) }()
 	var held []*lease.Lease
 	for _, set := range sets {
 		for range set.Slots() {

@@ -33,12 +33,11 @@ type Report struct {
 
 // config is the command line.
 type config struct {
-	report  string
-	only    string
-	rounds  int
-	ops     int
-	window  time.Duration
-	binsDir string
+	report string
+	only   string
+	rounds int
+	ops    int
+	window time.Duration
 }
 
 func run(args []string, out, errOut io.Writer) int {
@@ -104,5 +103,5 @@ func measure(ctx context.Context, c config, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(c.report, append(b, '\n'), 0o644) //nolint:gosec // a report is for everybody
+	return os.WriteFile(c.report, append(b, '\n'), 0o644)
 }

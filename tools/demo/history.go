@@ -23,7 +23,6 @@ type event struct {
 type history struct {
 	mu     sync.Mutex
 	events []event
-	errs   []string
 }
 
 func (h *history) read(replica string, line []byte) {

@@ -119,7 +119,7 @@ func (r *Report) write(path string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(b, '\n'), 0o644) //nolint:gosec // a report is for everybody
+	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
 func (r *Report) print(out io.Writer) {

@@ -22,7 +22,8 @@ type Process struct {
 
 // Start runs a program. Each line of its standard error goes to line and to log, which is closed at its end.
 func Start(name, path string, args, env []string, log io.WriteCloser, line func([]byte), stdout io.Writer) (*Process, error) {
-	p := &Process{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
+	cmd := exec.Command(path, args...) //nolint:noctx // it outlives contexts: Stop ends it in order, and its parent's death
+	p := &Process{name: name, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = env
 	p.cmd.Stdout = stdout
 	// A group of its own: Ctrl-C reaches the parent alone, which stops all in order.
@@ -89,7 +90,7 @@ func (l Logs) Open(name string) (io.WriteCloser, error) {
 	if l.Dir == "" {
 		return discard{}, nil
 	}
-	if err := os.MkdirAll(l.Dir, 0o755); err != nil { //nolint:gosec // logs are for the user who asked
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
 		return nil, err
 	}
 	return os.Create(filepath.Join(l.Dir, name+".log"))

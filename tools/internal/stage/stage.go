@@ -79,6 +79,7 @@ type Stage struct {
 	dsn   string
 	bank  *Process
 	ready bankReady
+	http  http.Client
 }
 
 // bankReady is the line with which the bank says where it is.
@@ -92,7 +93,7 @@ type bankReady struct {
 
 // SetUp builds the programs, starts the servers and the bank, and migrates.
 func SetUp(ctx context.Context, cfg Config) (*Stage, error) {
-	s := &Stage{cfg: cfg}
+	s := &Stage{cfg: cfg, http: http.Client{Timeout: time.Minute}}
 	if err := s.setUp(ctx); err != nil {
 		return nil, errors.Join(err, s.TearDown())
 	}
@@ -155,7 +156,7 @@ func (s *Stage) build(ctx context.Context) error {
 	}
 	args = append(args, module+"services/icom-poller", module+"services/migrate",
 		module+"plugins/transport-bacen", module+"tools/bacen-sim")
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // our own module paths
+	cmd := exec.CommandContext(ctx, "go", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -168,7 +169,7 @@ func environ(more ...string) []string {
 }
 
 func (s *Stage) migrate(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, s.program("migrate"), "up") //nolint:gosec // built by us
+	cmd := exec.CommandContext(ctx, s.program("migrate"), "up")
 	cmd.Env = environ("DATABASE_URL="+s.dsn, "NATS_URL="+s.Stack.NATS.URL())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("migrate: %w\n%s", err, out)
@@ -215,7 +216,7 @@ func (s *Stage) Control(ctx context.Context, method, path string, query url.Valu
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := s.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("bacen-sim: %w", err)
 	}
