@@ -59,5 +59,5 @@
 //
 // # Goroutines
 //
-// Run's own, one per child, and one that waits for them. While starts none.
+// Run's own, one per child, and one that waits for them. While has one that hears of the end.
 package leader

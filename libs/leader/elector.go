@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	// ErrStuck: a child has not returned although its leadership is over. The process must end.
+	// ErrStuck says that a child has not returned although its leadership is over. The process must end.
 	ErrStuck = errors.New("leader: a child outlives its leadership")
 	// ErrDeadline is the cause with which a child's context ends when no renewal was confirmed for so long that it must stop now.
 	ErrDeadline = errors.New("leader: no renewal confirmed in time")
@@ -183,7 +183,7 @@ func (e *Elector) Run(ctx context.Context) error {
 		case err == nil:
 			err = e.hold(ctx, l)
 		case ctx.Err() != nil:
-			return nil
+			continue
 		default:
 			err = fmt.Errorf("leader: acquire: %w", err)
 		}

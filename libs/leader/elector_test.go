@@ -3,7 +3,6 @@ package leader_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -130,7 +129,7 @@ func TestStuckChildKeepsTheLeaseAndEndsTheProcess(t *testing.T) {
 			require.GreaterOrEqual(t, moved, c.least)
 			require.LessOrEqual(t, moved, c.most)
 			close(b.stay)
-			<-b.ended
+			require.Error(t, <-b.ended)
 		})
 	}
 }
@@ -213,7 +212,7 @@ func TestWhile(t *testing.T) {
 	require.EqualValues(t, 5, <-began)
 	require.EqualValues(t, 5, <-began)
 	b.stop()
-	<-b.ended
+	require.ErrorIs(t, <-b.ended, context.Canceled)
 	require.Zero(t, l.releases(), "it waits for guests too")
 	close(stay)
 	require.ErrorIs(t, <-ended, context.Canceled)
@@ -241,7 +240,7 @@ func TestGuestsEndWithTheirOwnContext(t *testing.T) {
 func TestConfigIsJudged(t *testing.T) {
 	t.Parallel()
 	_, err := leader.New(leader.Config{Name: "a b", StopBudget: time.Microsecond}, leader.Deps{
-		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
 	require.ErrorContains(t, err, `name is "a b"`)
 	require.ErrorContains(t, err, "owner is empty")

@@ -3,7 +3,6 @@ package leader_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -121,7 +120,7 @@ func setup(t *testing.T) *bundle {
 	}
 	var err error
 	b.elector, err = leader.New(leader.Config{Name: "settlement", Owner: "a"}, leader.Deps{
-		Acquire: b.acquire, Terms: b, Clock: b.clk, Metrics: b.reg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Acquire: b.acquire, Terms: b, Clock: b.clk, Metrics: b.reg, Log: slog.New(slog.DiscardHandler),
 	}, leader.Child{Name: "scheduler", Run: b.child})
 	require.NoError(t, err)
 	return b

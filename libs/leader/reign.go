@@ -18,11 +18,13 @@ const grace = time.Second
 // late on a machine that slept.
 const look = 500 * time.Millisecond
 
-// reign is one leadership: a term, a context that ends with it, and who works under it.
+// reign is one leadership: a term, its end, and who works under it.
 type reign struct {
 	term int64
-	ctx  context.Context
-	work sync.WaitGroup // Add only under Elector.mu while the reign is public
+	// over is closed, after cause was set, when the leadership ends.
+	over  chan struct{}
+	cause error
+	work  sync.WaitGroup // Add only under Elector.mu while the reign is public
 }
 
 // lead runs the children until the leadership must end, and returns when they have
@@ -35,7 +37,7 @@ func (e *Elector) lead(ctx context.Context, l Lease, term int64) error {
 	log := e.log.With("term", term, "grant", l.Grant())
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &reign{term: term, ctx: run}
+	r := &reign{term: term, over: make(chan struct{})}
 	ended := make(chan error, len(e.children))
 	for _, c := range e.children {
 		r.work.Go(func() { ended <- e.child(run, c, term) })
@@ -48,6 +50,8 @@ func (e *Elector) lead(ctx context.Context, l Lease, term int64) error {
 	e.publish(nil)
 	e.met.follow(cause)
 	cancel(cause)
+	r.cause = cause
+	close(r.over)
 	err := e.gather(l, r, cause)
 	took := e.deps.Clock.Now().Elapsed(began)
 	switch {
@@ -199,8 +203,17 @@ func (r *reign) guest(ctx context.Context, fn func(context.Context, int64) error
 	defer r.work.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })
-	defer stop()
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	returned := make(chan struct{})
+	defer close(returned)
+	watch.Go(func() {
+		select {
+		case <-r.over:
+			cancel(r.cause)
+		case <-returned:
+		}
+	})
 	return fn(ctx, r.term)
 }
 

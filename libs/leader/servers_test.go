@@ -2,8 +2,8 @@ package leader_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -107,7 +107,7 @@ func three(t *testing.T) *world {
 			r.stop()
 		}
 		for _, r := range w.replicas {
-			<-r.done
+			require.NoError(t, <-r.done)
 		}
 		db.Close()
 		require.Equal(t, 1, w.court.peak, "exactly one at each instant")
@@ -127,7 +127,7 @@ func (w *world) start(name string) {
 	r := &replica{name: name, proxy: devtest.Proxy(w.t, w.redis.Addr()), done: make(chan error, 1)}
 	client, err := lease.NewClient(lease.ClientConfig{Addr: r.proxy.Addr(), Timeout: timing().RenewTimeout})
 	require.NoError(w.t, err)
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	reg := prometheus.NewRegistry()
 	keeper, err := lease.NewKeeper(lease.Config{Replica: name, Timing: timing()}, client, clock.System(), log, reg)
 	require.NoError(w.t, err)
@@ -144,8 +144,7 @@ func (w *world) start(name string) {
 		go func() { renewing <- keeper.Run(renew) }()
 		err := e.Run(ctx)
 		stopRenewing()
-		<-renewing
-		r.done <- err
+		r.done <- errors.Join(err, <-renewing)
 		_ = client.Close()
 	}()
 	w.replicas[name] = r

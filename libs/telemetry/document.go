@@ -104,7 +104,7 @@ func (sh shape) match(s string, start int) (end int, ok bool) {
 			i++
 		}
 	}
-	if i < len(s) && alnum(s[i]) || !digit(buf[n-1]) || !digit(buf[n-2]) {
+	if i < len(s) && alnum(s[i]) || !digit(s[i-1]) || !digit(s[i-2]) {
 		return 0, false
 	}
 	if !sh.check {

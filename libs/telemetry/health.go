@@ -13,7 +13,7 @@ import (
 // Check asks one dependency whether it answers; it must end soon after ctx does.
 type Check func(ctx context.Context) error
 
-// ErrCheckStuck: the previous run of a check has not returned although its time is over, so it was not started again.
+// ErrCheckStuck says that the previous run of a check has not returned although its time is over, so it was not started again.
 var ErrCheckStuck = errors.New("health: the last check has not returned")
 
 // Health answers the two questions of a platform. Live: is the process worth keeping?

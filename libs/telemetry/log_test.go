@@ -153,7 +153,7 @@ func (sink) Handle(context.Context, slog.Record) error { return nil }
 func (s sink) WithAttrs([]slog.Attr) slog.Handler      { return s }
 func (s sink) WithGroup(string) slog.Handler           { return s }
 
-func TestLogOfAMessageAllocatesNothingMore(t *testing.T) {
+func TestLogOfAMessageAllocatesNothingMore(t *testing.T) { //nolint:paralleltest // counts the allocations of the whole process
 	h := sink{}
 	bare, redacted := slog.New(h), slog.New(telemetry.NewRedactor(h))
 	extra := testing.AllocsPerRun(200, func() { message(redacted) }) - testing.AllocsPerRun(200, func() { message(bare) })
@@ -167,7 +167,7 @@ func message(l *slog.Logger) {
 }
 
 func BenchmarkMessage(b *testing.B) {
-	h := slog.NewJSONHandler(io.Discard, nil)
+	h := slog.NewJSONHandler(io.Discard, nil) //nolint:sloglint // the cost of writing JSON is the yardstick
 	for name, l := range map[string]*slog.Logger{"bare": slog.New(h), "redacted": slog.New(telemetry.NewRedactor(h))} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -193,6 +193,7 @@ func FuzzDocumentsDoNotSurvive(f *testing.F) {
 		}
 		for _, s := range secrets {
 			out := line(t, func(l *slog.Logger) {
+				//nolint:sloglint // a careless message is what is tested
 				l.Info(before+" "+s+" "+after, "a", s, "b", errors.New(before+"("+s+")"), "c", []any{s}, "d", map[string]any{"x": s},
 					"e", []byte(s), slog.Group("g", "h", s), "i", valuer{s}, "j", json.Number("1"), "k", struct{ S string }{s})
 			})

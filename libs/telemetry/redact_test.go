@@ -116,7 +116,6 @@ func TestRedactKeeps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, s, telemetry.Redact(s))
-
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -59,6 +60,12 @@ func App[T Config](id Identity, cfg T, log *slog.Logger, runner *Runner, wire fu
 		),
 		wire(cfg),
 	)
+}
+
+// construction returns the context of a constructor that has to wait for something: fx
+// gives constructors none, and a signal meanwhile ends the process, see serve.
+func construction(limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), limit) //nolint:forbidigo // there is no caller's context
 }
 
 // misconfigured marks an error as the operator's to mend, for the exit code.

@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -42,7 +41,7 @@ func (w *worker) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newRunner(cfg core.StopConfig) *core.Runner {
 	return core.NewRunner(cfg, clock.System(), quiet(), func(int) { panic("the watchdog bit") })
@@ -101,7 +100,7 @@ func TestEveryMeansOnRealServers(t *testing.T) {
 		names = append(names, p.Name)
 	}
 	require.Equal(t, []string{
-		"end *core_test.worker", "end leadership test:" + t.Name(), "end leases", "end nats", "end postgres", "end redis", "end admin server",
+		"end *core_test.worker", "end leadership test:" + t.Name(), "end redis check", "end leases", "end nats", "end postgres", "end redis", "end admin server",
 	}, sorted(names, "end postgres", "end redis"))
 	app.RequireStop()
 	<-w.ended

@@ -27,7 +27,7 @@ type service struct {
 
 func startSample(t *testing.T, environ ...string) *service {
 	t.Helper()
-	s := &service{t: t, cmd: exec.Command(sampleBinary), read: make(chan struct{})} //nolint:noctx // killed below
+	s := &service{t: t, cmd: exec.Command(sampleBinary), read: make(chan struct{})}
 	s.cmd.Env = append([]string{"CABINE_ICOM_ISPB=00038166"}, environ...)
 	stderr, err := s.cmd.StderrPipe()
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestWatchdogEndsABlockedProcess(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
-	cmd := exec.Command(sampleBinary) //nolint:noctx // killed below
+	cmd := exec.Command(sampleBinary)
 	cmd.Env = []string{"CABINE_ICOM_ISPB=00038166", "CABINE_MODE=flood", "CABINE_WAIT=100ms"}
 	cmd.Stderr = w
 	require.NoError(t, cmd.Start())
@@ -174,7 +174,7 @@ func TestAdminServer(t *testing.T) {
 	base := "http://" + s.address()
 	s.until(`"msg":"started"`)
 	get := func(path string) (int, string) {
-		resp, err := http.Get(base + path) //nolint:noctx,gosec // the test's own server
+		resp, err := http.Get(base + path)
 		require.NoError(t, err)
 		defer resp.Body.Close() //nolint:errcheck // read whole
 		var b bytes.Buffer
@@ -233,7 +233,7 @@ func TestCommandLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(sampleBinary, c.args...) //nolint:noctx // ends by itself
+			cmd := exec.Command(sampleBinary, c.args...)
 			var stdout, stderr bytes.Buffer
 			cmd.Stdout, cmd.Stderr, cmd.Env = &stdout, &stderr, append([]string{"X=y"}, c.environ...)
 			_ = cmd.Run()

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -58,7 +60,8 @@ func (c LeaseConfig) Validate() error {
 	return nil
 }
 
-// Leases provides the *lease.Keeper, which needs Redis.
+// Leases provides the *lease.Keeper, which needs Redis. A Redis that must not decide permits
+// ends the service; one that does not answer is waited for: no permit is granted meanwhile.
 func Leases(cfg LeaseConfig) fx.Option {
 	return fx.Module("leases", fx.Provide(
 		func(r *Runner, id Identity, client *lease.Client, clk clock.Clock, log *slog.Logger, reg prometheus.Registerer) (*lease.Keeper, error) {
@@ -71,6 +74,33 @@ func Leases(cfg LeaseConfig) fx.Option {
 				return nil, Misconfigured(err)
 			}
 			r.Add(Part{Name: "leases", Stage: Renewing, Budget: 2 * time.Second, Run: k.Run})
+			r.Add(Part{Name: "redis check", Stage: Renewing, Budget: time.Second, Run: func(ctx context.Context) error {
+				return checkRedis(ctx, client, k.Timing(), clk, log)
+			}})
 			return k, nil
 		}))
+}
+
+// checkRedis asks the server whether it may decide permits, until it answers once, and waits for the end of ctx.
+func checkRedis(ctx context.Context, client *lease.Client, timing lease.Timing, clk clock.Clock, log *slog.Logger) error {
+	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
+		advice, err := client.Check(ctx, timing)
+		var unfit *lease.UnfitError
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &unfit):
+			return Misconfigured(err)
+		case err == nil:
+			for _, a := range advice {
+				log.Warn("redis could be safer", "reason", a)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		log.Error("redis does not answer, no permit can be granted", "error", err)
+		if err := clock.Sleep(ctx, clk, pause); err != nil {
+			return err
+		}
+	}
 }

@@ -140,7 +140,7 @@ func readSecret(path string) (string, error) {
 }
 
 func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the operator says which file
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

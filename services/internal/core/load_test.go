@@ -40,7 +40,7 @@ func defaults() sample {
 
 // all judges every section.
 func (s sample) all() error {
-	return errors.Join(s.Base.Validate(), s.Redis.Validate(), s.Postgres.Validate(), s.NATS.Validate(), s.ICOM.Validate(), s.Lease.Validate(),
+	return errors.Join(s.Validate(), s.Redis.Validate(), s.Postgres.Validate(), s.NATS.Validate(), s.ICOM.Validate(), s.Lease.Validate(),
 		s.Transport.Validate(), s.Throttle.Validate(), s.Cache.Validate(), s.Queue.Validate())
 }
 
@@ -70,7 +70,7 @@ func TestLoadDefaults(t *testing.T) {
 	require.NoError(t, cfg.Cache.Validate())
 	require.NoError(t, cfg.Queue.Validate())
 	require.NoError(t, cfg.Lease.Validate())
-	require.NoError(t, cfg.Base.Validate())
+	require.NoError(t, cfg.Validate())
 }
 
 func TestLoadOwnersNames(t *testing.T) {

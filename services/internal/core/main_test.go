@@ -23,7 +23,7 @@ func withSample(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 	sampleBinary = filepath.Join(dir, "sample")
-	build := exec.Command("go", "build", "-o", sampleBinary, "./testdata/sample") //nolint:noctx // ends with the test binary
+	build := exec.Command("go", "build", "-o", sampleBinary, "./testdata/sample")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the sample: %v\n%s", err, out)
 		return 1

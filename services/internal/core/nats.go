@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -57,7 +56,9 @@ func (c NATSConfig) Validate() error {
 // readiness, for a service that works without it.
 func NATS(cfg NATSConfig, ready bool) fx.Option {
 	return fx.Module("nats", fx.Provide(func(r *Runner, id Identity, h *telemetry.Health, log *slog.Logger) (*bus.Bus, error) {
-		b, err := bus.Connect(context.Background(), cfg.bus(id.Replica), log)
+		ctx, cancel := construction(connectWithin)
+		defer cancel()
+		b, err := bus.Connect(ctx, cfg.bus(id.Replica), log)
 		if err != nil {
 			return nil, Misconfigured(err)
 		}

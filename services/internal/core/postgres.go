@@ -41,7 +41,7 @@ const connectWithin = 15 * time.Second
 
 func (c PostgresConfig) store(application string) store.Config {
 	return store.Config{
-		URL: c.URL, Application: application, MaxConns: int32(min(c.MaxConns, 1<<20)), //nolint:gosec // bounded
+		URL: c.URL, Application: application, MaxConns: int32(min(c.MaxConns, 1<<20)),
 		CallTimeout: c.CallTimeout, StatementTimeout: c.StatementTimeout,
 	}.WithDefaults()
 }
@@ -59,9 +59,12 @@ func (c PostgresConfig) Validate() error {
 func Postgres(cfg PostgresConfig) fx.Option {
 	return fx.Module("postgres", fx.Provide(
 		func(r *Runner, id Identity, h *telemetry.Health, clk clock.Clock, log *slog.Logger) (*store.DB, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), cfg.ConnectWithin)
+			ctx, cancel := construction(cfg.ConnectWithin)
 			defer cancel()
 			db, err := openStore(ctx, cfg.store(id.Service), clk, log)
+			if errors.Is(err, store.ErrNotDurable) {
+				return nil, Misconfigured(fmt.Errorf("postgres: %w", err))
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -6,14 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"time"
 
 	"go.uber.org/fx"
 
-	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/telemetry"
 )
@@ -93,44 +91,15 @@ func (c RedisConfig) client() (*lease.Client, error) {
 	return lease.NewClient(cfg)
 }
 
-// Redis provides the *lease.Client. A Redis that must not decide permits ends the service;
-// one that does not answer is waited for: no permit is granted meanwhile.
+// Redis provides the *lease.Client, which connects when first used.
 func Redis(cfg RedisConfig) fx.Option {
-	return fx.Module("redis", fx.Provide(func(r *Runner, h *telemetry.Health, clk clock.Clock, log *slog.Logger) (*lease.Client, error) {
+	return fx.Module("redis", fx.Provide(func(r *Runner, h *telemetry.Health) (*lease.Client, error) {
 		client, err := cfg.client()
 		if err != nil {
 			return nil, err
 		}
 		h.AddReady("redis", cfg.Timeout, client.Ping)
-		r.Add(Part{
-			Name: "redis", Stage: Clients, Budget: time.Second,
-			Run:   func(ctx context.Context) error { return checkRedis(ctx, client, clk, log) },
-			Close: func(context.Context) error { return client.Close() },
-		})
+		r.Add(Part{Name: "redis", Stage: Clients, Budget: time.Second, Close: func(context.Context) error { return client.Close() }})
 		return client, nil
 	}))
-}
-
-// checkRedis asks the server whether it may decide permits, until it answers once, and waits for the end of ctx.
-func checkRedis(ctx context.Context, client *lease.Client, clk clock.Clock, log *slog.Logger) error {
-	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
-		advice, err := client.Check(ctx)
-		var unfit *lease.UnfitError
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.As(err, &unfit):
-			return Misconfigured(err)
-		case err == nil:
-			for _, a := range advice {
-				log.Warn("redis could be safer", "reason", a)
-			}
-			<-ctx.Done()
-			return nil
-		}
-		log.Error("redis does not answer, no permit can be granted", "error", err)
-		if clock.Sleep(ctx, clk, pause) != nil {
-			return nil
-		}
-	}
 }

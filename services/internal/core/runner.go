@@ -167,12 +167,12 @@ func (r *Runner) Start(ctx context.Context, fail func(error)) error {
 }
 
 func (r *Runner) start(ctx context.Context, p *running) error {
-	if p.Part.Start != nil {
-		if err := p.Part.Start(ctx); err != nil {
+	if p.Start != nil {
+		if err := p.Start(ctx); err != nil {
 			return err
 		}
 	}
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // called by end
 	r.mu.Lock()
 	p.cancel = cancel
 	r.mu.Unlock()
