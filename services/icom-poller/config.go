@@ -67,6 +67,7 @@ type PublishConfig struct {
 	RepublishAge   time.Duration `koanf:"republish_age" help:"idade a partir da qual são republicadas"`
 	SweepEvery     time.Duration `koanf:"sweep_every" help:"período da busca por mensagens publicadas e não concluídas"`
 	StuckAge       time.Duration `koanf:"stuck_age" help:"tempo desde a publicação a partir do qual saem de novo"`
+	StuckMost      time.Duration `koanf:"stuck_most" help:"maior intervalo entre duas republicações, que dobra a cada vez"`
 	MaxAttempts    int           `koanf:"max_attempts" help:"republicações até a mensagem ir para dead_letters"`
 	QueueRows      int           `koanf:"queue_rows" help:"mensagens em memória por stream"`
 }
@@ -85,7 +86,7 @@ func Defaults() Config {
 		},
 		Publish: PublishConfig{
 			RepublishEvery: in.Publisher.RepublishEvery, RepublishAge: in.Publisher.RepublishAge,
-			SweepEvery: in.Publisher.SweepEvery, StuckAge: in.Publisher.StuckAge,
+			SweepEvery: in.Publisher.SweepEvery, StuckAge: in.Publisher.StuckAge, StuckMost: in.Publisher.StuckMost,
 			MaxAttempts: in.Publisher.MaxAttempts, QueueRows: in.Publisher.QueueRows,
 		},
 	}
@@ -159,7 +160,7 @@ func (c Config) inbound(owner string) inbound.Config {
 		IdleAlarm:   c.Poll.IdleAlarm, MalformedAttempts: c.Poll.MalformedAttempts, MaxMessageBytes: c.Poll.MaxMessageBytes,
 		Publisher: inbound.PublisherConfig{
 			RepublishEvery: c.Publish.RepublishEvery, RepublishAge: c.Publish.RepublishAge,
-			SweepEvery: c.Publish.SweepEvery, StuckAge: c.Publish.StuckAge,
+			SweepEvery: c.Publish.SweepEvery, StuckAge: c.Publish.StuckAge, StuckMost: c.Publish.StuckMost,
 			MaxAttempts: c.Publish.MaxAttempts, QueueRows: c.Publish.QueueRows,
 		},
 	}

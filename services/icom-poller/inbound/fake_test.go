@@ -325,26 +325,29 @@ func (s *fakeStore) check(session store.Session) error {
 	return nil
 }
 
-func (s *fakeStore) Receive(_ context.Context, b store.Batch) ([]store.Stored, error) {
+func (s *fakeStore) Receive(_ context.Context, b store.Batch) (store.Receipt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.check(b.Session); err != nil {
-		return nil, err
+		return store.Receipt{}, err
 	}
 	s.curs[b.Session.Slot] = b.NextCursor
 	s.dead = append(s.dead, b.Poison...)
-	var fresh []store.Stored
+	var receipt store.Receipt
 	for _, a := range b.Arrivals {
-		if slices.ContainsFunc(s.rows, func(r *row) bool { return r.MessageID == a.MessageID }) {
+		if i := slices.IndexFunc(s.rows, func(r *row) bool { return r.MessageID == a.MessageID }); i >= 0 {
+			if !bytes.Equal(s.rows[i].Payload, a.Payload) {
+				receipt.Conflicts = append(receipt.Conflicts, a.MessageID)
+			}
 			continue
 		}
 		r := &row{at: time.Now()}
 		r.ID, r.MessageID, r.MsgType, r.Payload = int64(len(s.rows)+1), a.MessageID, a.MsgType, a.Payload
 		s.rows = append(s.rows, r)
-		fresh = append(fresh, r.Stored)
+		receipt.Fresh = append(receipt.Fresh, r.Stored)
 	}
 	s.story.add("stored %d, cursor %q", len(b.Arrivals), b.NextCursor)
-	return fresh, nil
+	return receipt, nil
 }
 
 func (s *fakeStore) CloseSession(_ context.Context, session store.Session) error {
@@ -399,8 +402,10 @@ func (s *fakeStore) Unpublished(_ context.Context, age time.Duration, limit int)
 	return s.find(limit, func(r *row) bool { return r.published.IsZero() && time.Since(r.at) >= age })
 }
 
-func (s *fakeStore) Stuck(_ context.Context, age time.Duration, limit int) ([]store.Stored, error) {
-	return s.find(limit, func(r *row) bool { return !r.published.IsZero() && time.Since(r.published) >= age })
+func (s *fakeStore) Stuck(_ context.Context, first, most time.Duration, limit int) ([]store.Stored, error) {
+	return s.find(limit, func(r *row) bool {
+		return !r.published.IsZero() && time.Since(r.published) >= min(first<<r.Attempts, most)
+	})
 }
 
 func (s *fakeStore) mark(ids []int64, f func(*row)) error {
@@ -419,7 +424,11 @@ func (s *fakeStore) MarkPublished(_ context.Context, ids []int64) error {
 	return s.mark(ids, func(r *row) { r.published = time.Now() })
 }
 
-func (s *fakeStore) Republished(_ context.Context, ids []int64) error {
+func (s *fakeStore) Republished(_ context.Context, stuck []store.Stored) error {
+	var ids []int64
+	for _, row := range stuck {
+		ids = append(ids, row.ID)
+	}
 	return s.mark(ids, func(r *row) { r.published = time.Now(); r.Attempts++ })
 }
 

@@ -75,15 +75,17 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 }
 
 // received counts one stored batch.
-func (m *metrics) received(channel string, batch store.Batch, fresh []store.Stored, now time.Time) {
+func (m *metrics) received(channel string, batch store.Batch, receipt store.Receipt, now time.Time) {
 	if n := len(batch.Arrivals) + len(batch.Poison); n > 0 {
 		m.batch.WithLabelValues(channel).Observe(float64(n))
 	}
-	m.messages.WithLabelValues(channel, "stored").Add(float64(len(fresh)))
-	m.messages.WithLabelValues(channel, "repeated").Add(float64(max(0, len(batch.Arrivals)-len(fresh))))
-	m.messages.WithLabelValues(channel, "dead").Add(float64(len(batch.Poison)))
-	m.deadLetters.WithLabelValues(channel, "malformed").Add(float64(len(batch.Poison)))
-	for _, row := range fresh {
+	fresh, conflicts, poison := len(receipt.Fresh), len(receipt.Conflicts), len(batch.Poison)
+	m.messages.WithLabelValues(channel, "stored").Add(float64(fresh))
+	m.messages.WithLabelValues(channel, "repeated").Add(float64(max(0, len(batch.Arrivals)-fresh-conflicts)))
+	m.messages.WithLabelValues(channel, "dead").Add(float64(poison + conflicts))
+	m.deadLetters.WithLabelValues(channel, "malformed").Add(float64(poison))
+	m.deadLetters.WithLabelValues(channel, "conflict").Add(float64(conflicts))
+	for _, row := range receipt.Fresh {
 		if id, err := icom.ParseResourceID(row.MessageID); err == nil {
 			m.lag.WithLabelValues(channel).Observe(max(0, now.Sub(id.At).Seconds()))
 		}

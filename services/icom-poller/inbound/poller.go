@@ -22,9 +22,9 @@ import (
 type Inbox interface {
 	// OpenSession takes a new term for the slot's stream and returns the saved cursor.
 	OpenSession(ctx context.Context, channel pix.Channel, ispb pix.ISPB, slot int, owner string) (store.Session, error)
-	// Receive stores a batch and moves the cursor in one transaction and returns the rows
-	// that are new; store.ErrStaleTerm when the term was taken by somebody else.
-	Receive(ctx context.Context, batch store.Batch) ([]store.Stored, error)
+	// Receive stores a batch and moves the cursor in one transaction and returns what is new
+	// in it; store.ErrStaleTerm when the term was taken by somebody else.
+	Receive(ctx context.Context, batch store.Batch) (store.Receipt, error)
 	// CloseSession notes that the stream was deleted at the bank.
 	CloseSession(ctx context.Context, session store.Session) error
 	// ResetCursor notes that the stream is gone, so that the next Pull opens a new one.

@@ -31,10 +31,11 @@ type Backlog interface {
 
 // Unfinished is what was published and never done.
 type Unfinished interface {
-	// Stuck returns rows that were published longer ago than olderThan and are not done, oldest first.
-	Stuck(ctx context.Context, olderThan time.Duration, limit int) ([]store.Stored, error)
+	// Stuck returns rows that were published and are not done, oldest first: the first time
+	// after the time first, then after twice as long each time, up to most.
+	Stuck(ctx context.Context, first, most time.Duration, limit int) ([]store.Stored, error)
 	// Republished counts an attempt and starts the wait anew.
-	Republished(ctx context.Context, ids []int64) error
+	Republished(ctx context.Context, stuck []store.Stored) error
 	// Bury moves a row to the dead letters.
 	Bury(ctx context.Context, id int64, reason string) error
 }
@@ -233,7 +234,7 @@ func (p *Publisher) carryFresh(ctx context.Context) (int, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	return len(rows), p.carry(ctx, "fresh", rows, p.out.Backlog.MarkPublished)
+	return len(rows), p.carry(ctx, "fresh", rows, p.markPublished)
 }
 
 // take returns the oldest rows of each stream without removing them.
@@ -259,7 +260,7 @@ func (p *Publisher) carryBacklog(ctx context.Context, age time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("reading the backlog: %w", err)
 		}
-		if err := p.carry(ctx, "table", rows, p.out.Backlog.MarkPublished); err != nil {
+		if err := p.carry(ctx, "table", rows, p.markPublished); err != nil {
 			return err
 		}
 		if len(rows) == p.cfg.BatchRows {
@@ -298,20 +299,20 @@ func (p *Publisher) closeGaps(seen map[stream]int) {
 
 // carry publishes rows, notes what arrived and takes it out of memory. The table is told
 // last: if that fails a row is published once more later, which consumers can bear.
-func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored, note func(context.Context, []int64) error) error {
+func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored, note func(context.Context, []store.Stored) error) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	results := p.publish(ctx, rows, from == again)
 	var failed error
-	ids := make([]int64, 0, len(rows))
+	arrived := make([]store.Stored, 0, len(rows))
 	for i, row := range rows {
 		err := errors.New("no result for a row")
 		if i < len(results) {
 			err = results[i]
 		}
 		if err == nil {
-			ids = append(ids, row.ID)
+			arrived = append(arrived, row)
 			delete(p.refused, row.ID)
 			continue
 		}
@@ -323,16 +324,24 @@ func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored,
 			failed = fmt.Errorf("publishing: %w", err)
 		}
 	}
-	if len(ids) == 0 {
+	if len(arrived) == 0 {
 		return failed
 	}
-	p.m.published.WithLabelValues(from).Add(float64(len(ids)))
-	err := note(ctx, ids)
-	p.forget(ids)
+	p.m.published.WithLabelValues(from).Add(float64(len(arrived)))
+	err := note(ctx, arrived)
+	p.forget(arrived...)
 	if err != nil {
 		err = fmt.Errorf("noting what was published: %w", err)
 	}
 	return errors.Join(failed, err)
+}
+
+func (p *Publisher) markPublished(ctx context.Context, rows []store.Stored) error {
+	ids := make([]int64, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	return p.out.Backlog.MarkPublished(ctx, ids)
 }
 
 // again marks rows that were published before: they must pass the bus's window of duplicates.
@@ -355,10 +364,10 @@ func (p *Publisher) publish(ctx context.Context, rows []store.Stored, repeat boo
 }
 
 // forget removes published rows from memory.
-func (p *Publisher) forget(ids []int64) {
-	gone := make(map[int64]struct{}, len(ids))
-	for _, id := range ids {
-		gone[id] = struct{}{}
+func (p *Publisher) forget(rows ...store.Stored) {
+	gone := make(map[int64]struct{}, len(rows))
+	for _, row := range rows {
+		gone[row.ID] = struct{}{}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,9 +13,12 @@ type PublisherConfig struct {
 	// RepublishEvery is the period of the look for what nobody published, RepublishAge how
 	// old a row must be to be among it. Defaults 30 s, 5 s.
 	RepublishEvery, RepublishAge time.Duration
-	// SweepEvery is the period of the look for what was published and is not done, StuckAge
-	// how long ago it was published. Defaults 1 min, 5 min.
-	SweepEvery, StuckAge time.Duration
+	// SweepEvery is the period of the look for what was published and is not done. Default 1 min.
+	SweepEvery time.Duration
+	// StuckAge is how long after its publication such a row goes out again. The time doubles
+	// with each attempt, up to StuckMost: a consumer that is away for long is not buried in
+	// repetitions. Defaults 5 min, 1 h.
+	StuckAge, StuckMost time.Duration
 	// MaxAttempts is how often such a row is published again before it goes to the dead
 	// letters, and how often the bus may refuse a row before it does. Default 10.
 	MaxAttempts int
@@ -42,6 +45,7 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 	def(&c.RepublishAge, 5*time.Second)
 	def(&c.SweepEvery, time.Minute)
 	def(&c.StuckAge, 5*time.Minute)
+	def(&c.StuckMost, max(time.Hour, c.StuckAge))
 	def(&c.BackoffFirst, 200*time.Millisecond)
 	def(&c.BackoffMost, 5*time.Second)
 	return c

@@ -12,7 +12,7 @@ import (
 // recover publishes again what was published and not done, and buries what was tried too often.
 func (p *Publisher) recover(ctx context.Context) error {
 	for {
-		rows, err := p.out.Unfinished.Stuck(ctx, p.cfg.StuckAge, p.cfg.BatchRows)
+		rows, err := p.out.Unfinished.Stuck(ctx, p.cfg.StuckAge, p.cfg.StuckMost, p.cfg.BatchRows)
 		if err != nil {
 			return fmt.Errorf("reading what is not done: %w", err)
 		}
@@ -51,7 +51,7 @@ func (p *Publisher) refuse(ctx context.Context, row store.Stored, cause error) e
 		return err
 	}
 	delete(p.refused, row.ID)
-	p.forget([]int64{row.ID})
+	p.forget(row)
 	return nil
 }
 

@@ -303,7 +303,7 @@ func (s *stint) receive(ctx context.Context, res transport.PullResult) why {
 		return goOn
 	}
 	batch := s.examine(res)
-	var fresh []store.Stored
+	var receipt store.Receipt
 	s.durable = false
 	tries := 0
 	w := s.insist(ctx, func(ctx context.Context) error {
@@ -314,7 +314,7 @@ func (s *stint) receive(ctx context.Context, res transport.PullResult) why {
 			s.c.pub.gap(streamOf(s.session))
 		}
 		var err error
-		fresh, err = s.c.deps.Inbox.Receive(ctx, batch)
+		receipt, err = s.c.deps.Inbox.Receive(ctx, batch)
 		return err
 	})
 	if w != goOn {
@@ -326,8 +326,12 @@ func (s *stint) receive(ctx context.Context, res transport.PullResult) why {
 	s.messages += int64(len(res.Messages))
 	s.lastErr = ""
 	s.mu.Unlock()
-	s.c.m.received(string(s.c.name), batch, fresh, s.now().Wall)
-	s.c.pub.offer(streamOf(s.session), fresh)
+	for _, id := range receipt.Conflicts {
+		s.log.Error("message goes to the dead letters", slog.String("message_id", id),
+			slog.String("reason", "its identifier was taken by other content"))
+	}
+	s.c.m.received(string(s.c.name), batch, receipt, s.now().Wall)
+	s.c.pub.offer(streamOf(s.session), receipt.Fresh)
 	return goOn
 }
 

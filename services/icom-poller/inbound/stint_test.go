@@ -237,6 +237,28 @@ func TestMessageThatCannotBeReadGoesToTheDeadLetters(t *testing.T) {
 	})
 }
 
+func TestOtherContentUnderATakenIdentifierIsTold(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.bank.answer = func(ctx context.Context, n int, p pull) (transport.PullResult, error) {
+			res, _ := brought("c1", "m1")
+			switch n {
+			case 1:
+				return res, nil
+			case 2:
+				res.Messages[0].Body = envelope("pacs.002.spi.1.17")
+				return res, nil
+			}
+			return hold(ctx, p.cursor)
+		}
+		b.start()
+		b.after(time.Second)
+		require.Equal(b.t, []string{"m1"}, b.carrier.all())
+		require.EqualValues(b.t, 1, b.metric("cabine_inbound_dead_letters_total", "conflict"))
+		require.Contains(b.t, b.log.String(), "taken by other content")
+	})
+}
+
 func TestUnreadableAnswerIsAskedForAgainThenTheStreamIsGivenUp(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {
