@@ -132,7 +132,7 @@ func (p *Postgres) args() []string {
 		"port=" + strconv.Itoa(p.port),
 		"listen_addresses=127.0.0.1",
 		"unix_socket_directories=", // paths of sockets are limited to 107 bytes, those of temporary directories are not
-		"fsync=on", "synchronous_commit=on", "full_page_writes=on",
+		"synchronous_commit=on", "full_page_writes=on", // and fsync, by default: a test of its loss can ALTER SYSTEM
 		"max_connections=300",
 		"shared_buffers=64MB",
 		"max_wal_size=1GB", "checkpoint_timeout=15min", // fewer checkpoints: tests come and go before one is due

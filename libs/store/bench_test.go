@@ -28,7 +28,7 @@ func BenchmarkReceive(b *testing.B) {
 			for i := range slots {
 				wg.Go(func() {
 					for range b.N/slots + 1 {
-						stored, err := s.inbox.Receive(b.Context(), work[i].next())
+						stored, err := fresh(s.inbox.Receive(b.Context(), work[i].next()))
 						if err != nil || len(stored) != 10 {
 							b.Errorf("stored %d: %v", len(stored), err)
 							return
@@ -50,7 +50,7 @@ func BenchmarkMarks(b *testing.B) {
 	var ids [][]int64
 	var keys [][]string
 	for range b.N {
-		stored, err := s.inbox.Receive(b.Context(), slot.next())
+		stored, err := fresh(s.inbox.Receive(b.Context(), slot.next()))
 		require.NoError(b, err)
 		ids, keys = append(ids, rowIDs(stored)), append(keys, messageIDs(stored))
 	}

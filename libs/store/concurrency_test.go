@@ -135,7 +135,7 @@ func TestACrashBeforeTheCommitLeavesNothing(t *testing.T) {
 	require.NoError(t, holder.Rollback(t.Context()))
 	require.Zero(t, b.counts(t).Received)
 
-	stored, err := b.inbox.Receive(t.Context(), batch)
+	stored, err := fresh(b.inbox.Receive(t.Context(), batch))
 	require.NoError(t, err)
 	require.Len(t, stored, 3)
 	require.Equal(t, "c1", b.open(t, 1, "b").Cursor)
@@ -166,7 +166,7 @@ func TestDuplicatesAcrossSlotsAreStoredOnce(t *testing.T) {
 		readers.Go(func() {
 			session := b.open(t, i+1, "a")
 			for _, ids := range batches[i] {
-				stored, err := b.inbox.Receive(t.Context(), store.Batch{Session: session, Arrivals: arrivals(ids...), NextCursor: "c"})
+				stored, err := fresh(b.inbox.Receive(t.Context(), store.Batch{Session: session, Arrivals: arrivals(ids...), NextCursor: "c"}))
 				if err != nil {
 					t.Error(err)
 					return

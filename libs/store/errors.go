@@ -25,6 +25,8 @@ var (
 	ErrRefused = errors.New("refused by the database")
 	// ErrSchema: the schema is older than this program; run "migrate up" first.
 	ErrSchema = errors.New("schema is not up to date")
+	// ErrNotDurable: the server's settings let it forget what it committed. It is a matter of configuration.
+	ErrNotDurable = errors.New("commits are not durable")
 )
 
 // SQLSTATE codes and classes, from appendix A of the PostgreSQL manual.
@@ -48,7 +50,7 @@ func translate(op string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrStaleTerm), errors.Is(err, ErrNotFound), errors.Is(err, ErrUnavailable),
-		errors.Is(err, ErrRefused), errors.Is(err, ErrSchema):
+		errors.Is(err, ErrRefused), errors.Is(err, ErrSchema), errors.Is(err, ErrNotDurable):
 		return fmt.Errorf("%s: %w", op, err)
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("%s: %w", op, ErrNotFound)

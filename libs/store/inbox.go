@@ -53,6 +53,17 @@ type Batch struct {
 	NextCursor string
 }
 
+// Receipt says what became of a batch.
+type Receipt struct {
+	// Fresh are the messages that are new, in the order of the batch; their payloads are the caller's own slices.
+	Fresh []Stored
+	// Conflicts are the identifiers of arrivals that had been taken by other content. They went to the dead letters.
+	Conflicts []string
+}
+
+// conflict is the reason of their dead letters.
+const conflict = "same identifier, other content"
+
 // Inbox is the aggregate of received messages and of the cursors that they came with.
 type Inbox struct {
 	db *DB
@@ -122,33 +133,50 @@ func movedOrStale(n int64, err error) error {
 	return err
 }
 
-// Receive stores what is new in the batch and moves the slot's cursor, in one statement
-// and one commit: both happen or neither. It returns the new messages in the order of
-// the batch; their payloads are the caller's own slices. ErrStaleTerm: the slot has a
-// newer owner, nothing was stored. After ErrUnavailable the same batch may be given again.
-func (b *Inbox) Receive(ctx context.Context, batch Batch) ([]Stored, error) {
+// Receive stores what is new in the batch and moves the slot's cursor in one commit: both
+// happen or neither. What was stored before is not stored again; other content under an
+// identifier that is taken goes to the dead letters. ErrStaleTerm: the slot has a newer
+// owner, nothing was stored. After ErrUnavailable the same batch may be given again.
+func (b *Inbox) Receive(ctx context.Context, batch Batch) (Receipt, error) {
 	if err := batch.validate(); err != nil {
-		return nil, fmt.Errorf("receive: %w", err)
+		return Receipt{}, fmt.Errorf("receive: %w", err)
 	}
 	usual := batch.usual()
-	var number int64
-	var fresh []int64
-	err := b.db.call(ctx, "receive", func(ctx context.Context, conn db.DBTX) (err error) {
-		if len(batch.Poison) == 0 {
+	if len(batch.Poison) == 0 {
+		var number int64
+		err := b.db.call(ctx, "receive", func(ctx context.Context, conn db.DBTX) (err error) {
 			number, err = b.q.Receive(ctx, conn, usual)
-			fresh = ids(number, usual.Positions)
+			return movedOrStale(number, err)
+		})
+		if err == nil {
+			return Receipt{Fresh: batch.stored(number, ids(number, usual.Positions))}, nil
 		}
-		if len(batch.Poison) > 0 || storedBefore(err) {
-			var row db.ReceiveUnusualRow
-			row, err = b.q.ReceiveUnusual(ctx, conn, batch.unusual(usual))
-			number, fresh = row.Batch, row.Ids
+		if !storedBefore(err) {
+			return Receipt{}, err
 		}
-		return movedOrStale(number, err)
+	}
+	return b.receiveUnusual(ctx, batch, usual)
+}
+
+// receiveUnusual is Receive for a batch with poison, or with messages that are here already.
+func (b *Inbox) receiveUnusual(ctx context.Context, batch Batch, usual db.ReceiveParams) (Receipt, error) {
+	var row db.ReceiveUnusualRow
+	var conflicts []string
+	err := b.db.callTx(ctx, "receive", func(ctx context.Context, tx db.DBTX) (err error) {
+		row, err = b.q.ReceiveUnusual(ctx, tx, batch.unusual(usual))
+		if err = movedOrStale(row.Batch, err); err != nil || len(row.Ids) == len(batch.Arrivals) {
+			return err
+		}
+		conflicts, err = b.q.BuryConflicts(ctx, tx, db.BuryConflictsParams{
+			Source: usual.Source, Reason: conflict,
+			MessageIds: usual.MessageIds, MsgTypes: usual.MsgTypes, Payloads: usual.Payloads,
+		})
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return Receipt{}, err
 	}
-	return batch.stored(number, fresh), nil
+	return Receipt{Fresh: batch.stored(row.Batch, row.Ids), Conflicts: conflicts}, nil
 }
 
 func (t Batch) validate() error {

@@ -61,6 +61,8 @@ func arrivals(ids ...string) []store.Arrival {
 	return all
 }
 
+func fresh(r store.Receipt, err error) ([]store.Stored, error) { return r.Fresh, err }
+
 func messageIDs(stored []store.Stored) []string {
 	ids := make([]string, len(stored))
 	for i, s := range stored {
@@ -83,7 +85,7 @@ func TestReceiveStoresTheBatchAndMovesTheCursor(t *testing.T) {
 	s := b.open(t, 1, "a")
 	require.Equal(t, store.Session{Channel: pix.CPM, ISPB: ispb, Slot: 1, Term: 1}, s)
 
-	stored, err := b.inbox.Receive(t.Context(), store.Batch{Session: s, Arrivals: arrivals("m3", "m1", "m2"), NextCursor: "c1"})
+	stored, err := fresh(b.inbox.Receive(t.Context(), store.Batch{Session: s, Arrivals: arrivals("m3", "m1", "m2"), NextCursor: "c1"}))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m3", "m1", "m2"}, messageIDs(stored))
 	require.Equal(t, []byte("<m1/>"), stored[1].Payload)
@@ -103,14 +105,14 @@ func TestReceiveReturnsOnlyWhatIsNew(t *testing.T) {
 
 	_, err := b.inbox.Receive(t.Context(), store.Batch{Session: one, Arrivals: arrivals("m1", "m2"), NextCursor: "c1"})
 	require.NoError(t, err)
-	stored, err := b.inbox.Receive(t.Context(), store.Batch{Session: two, Arrivals: arrivals("m2", "m3", "m3"), NextCursor: "d1"})
+	stored, err := fresh(b.inbox.Receive(t.Context(), store.Batch{Session: two, Arrivals: arrivals("m2", "m3", "m3"), NextCursor: "d1"}))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m3"}, messageIDs(stored))
 	require.Equal(t, int64(3), b.counts(t).Received)
 
 	other, err := b.inbox.OpenSession(t.Context(), pix.CSM, ispb, 1, "a")
 	require.NoError(t, err)
-	stored, err = b.inbox.Receive(t.Context(), store.Batch{Session: other, Arrivals: arrivals("m1"), NextCursor: "e1"})
+	stored, err = fresh(b.inbox.Receive(t.Context(), store.Batch{Session: other, Arrivals: arrivals("m1"), NextCursor: "e1"}))
 	require.NoError(t, err)
 	require.Len(t, stored, 1, "another channel is another source")
 }
@@ -118,7 +120,7 @@ func TestReceiveReturnsOnlyWhatIsNew(t *testing.T) {
 func TestReceiveOfNothingMovesTheCursor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	stored, err := b.inbox.Receive(t.Context(), store.Batch{Session: b.open(t, 6, "a"), NextCursor: "c1"})
+	stored, err := fresh(b.inbox.Receive(t.Context(), store.Batch{Session: b.open(t, 6, "a"), NextCursor: "c1"}))
 	require.NoError(t, err)
 	require.Empty(t, stored)
 	require.Equal(t, "c1", b.open(t, 6, "b").Cursor)
@@ -159,13 +161,13 @@ func TestPoisonIsBuriedWithTheBatch(t *testing.T) {
 			{Payload: nil, Reason: "no PI-ResourceId"},
 		},
 	}
-	stored, err := b.inbox.Receive(t.Context(), batch)
+	stored, err := fresh(b.inbox.Receive(t.Context(), batch))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m1"}, messageIDs(stored))
 	require.Equal(t, int64(2), b.counts(t).Dead)
 
 	batch.Poison = batch.Poison[:1]
-	stored, err = b.inbox.Receive(t.Context(), batch)
+	stored, err = fresh(b.inbox.Receive(t.Context(), batch))
 	require.NoError(t, err)
 	require.Empty(t, stored)
 	require.Equal(t, int64(2), b.counts(t).Dead, "delivered again, one dead letter")
@@ -259,14 +261,14 @@ func TestRecovery(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"m4"}, messageIDs(left))
 
-	stuck, err := b.inbox.Stuck(ctx, 0, 10)
+	stuck, err := b.inbox.Stuck(ctx, 0, time.Hour, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"m1", "m2", "m3"}, messageIDs(stuck))
-	require.NoError(t, b.inbox.Republished(ctx, ids[:1]))
-	stuck, err = b.inbox.Stuck(ctx, 0, 1)
+	require.NoError(t, b.inbox.Republished(ctx, open[:1]))
+	stuck, err = b.inbox.Stuck(ctx, 0, time.Hour, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, stuck[0].Attempts)
-	stuck, err = b.inbox.Stuck(ctx, time.Hour, 10)
+	stuck, err = b.inbox.Stuck(ctx, time.Hour, time.Hour, 10)
 	require.NoError(t, err)
 	require.Empty(t, stuck)
 
@@ -278,7 +280,7 @@ func TestRecovery(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.NoError(t, b.inbox.MarkPublished(ctx, []int64{left[0].ID}), "the mark came late")
-	require.NoError(t, b.inbox.Republished(ctx, ids[:1]))
+	require.NoError(t, b.inbox.Republished(ctx, open[:1]))
 
 	require.NoError(t, b.inbox.Bury(ctx, ids[1], "five attempts"))
 	require.NoError(t, b.inbox.Bury(ctx, ids[1], "five attempts"))
@@ -298,9 +300,9 @@ func TestRecovery(t *testing.T) {
 func TestMarkDoneTxIsPartOfTheEffect(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	stored, err := b.inbox.Receive(t.Context(), store.Batch{
+	stored, err := fresh(b.inbox.Receive(t.Context(), store.Batch{
 		Session: b.open(t, 1, "a"), Arrivals: arrivals("m1"), NextCursor: "c1",
-	})
+	}))
 	require.NoError(t, err)
 	done := func(end error) error {
 		return b.db.InTx(t.Context(), func(ctx context.Context, tx *store.Tx) error {

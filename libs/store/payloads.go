@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"encoding/binary"
 	"slices"
 
@@ -15,13 +14,12 @@ import (
 type payloadsCodec struct{ *pgtype.ArrayCodec }
 
 // registerPayloads makes conn use payloadsCodec.
-func registerPayloads(_ context.Context, conn *pgx.Conn) error {
+func registerPayloads(conn *pgx.Conn) {
 	if bytea, ok := conn.TypeMap().TypeForOID(pgtype.ByteaOID); ok {
 		conn.TypeMap().RegisterType(&pgtype.Type{
 			Name: "_bytea", OID: pgtype.ByteaArrayOID, Codec: payloadsCodec{&pgtype.ArrayCodec{ElementType: bytea}},
 		})
 	}
-	return nil
 }
 
 // PlanEncode implements pgtype.Codec.

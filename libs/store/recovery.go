@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/pix"
@@ -58,12 +59,13 @@ func (b *Inbox) Unpublished(ctx context.Context, olderThan time.Duration, limit 
 	return stored, err
 }
 
-// Stuck returns up to limit messages that were published longer ago than olderThan and are not done, oldest first:
-// the bus lost them, or their consumer is behind. Publish them again and say Republished, or Bury them.
-func (b *Inbox) Stuck(ctx context.Context, olderThan time.Duration, limit int) ([]Stored, error) {
+// Stuck returns up to limit messages that were published and are not done, oldest first: the bus lost them, or their
+// consumer is behind. The first time a message is stuck after the time first, then after twice as long each time, up to
+// most. Publish them again and say Republished.
+func (b *Inbox) Stuck(ctx context.Context, first, most time.Duration, limit int) ([]Stored, error) {
 	var stored []Stored
 	err := b.db.call(ctx, "stuck", func(ctx context.Context, conn db.DBTX) error {
-		rows, err := b.q.Stuck(ctx, conn, db.StuckParams{OlderThan: olderThan, AtMost: int32(limit)})
+		rows, err := b.q.Stuck(ctx, conn, db.StuckParams{First: first, Most: most, AtMost: int32(limit)})
 		if err != nil {
 			return err
 		}
@@ -89,13 +91,18 @@ func appendStored(stored []Stored, r db.StuckRow) ([]Stored, error) {
 }
 
 // Republished records that stuck messages went out again: it counts the attempt and
-// starts their time anew. Messages that became done or dead meanwhile stay so.
-func (b *Inbox) Republished(ctx context.Context, ids []int64) error {
-	if len(ids) == 0 {
+// starts their time anew. Messages that became done or dead meanwhile stay so, and what
+// another replica republished since they were read is not counted again.
+func (b *Inbox) Republished(ctx context.Context, stuck []Stored) error {
+	if len(stuck) == 0 {
 		return nil
 	}
+	p := db.RepublishedParams{Ids: make([]int64, len(stuck)), Attempts: make([]int32, len(stuck))}
+	for i, s := range stuck {
+		p.Ids[i], p.Attempts[i] = s.ID, int32(min(s.Attempts, math.MaxInt32)) //nolint:gosec // bounded
+	}
 	return b.db.call(ctx, "republished", func(ctx context.Context, conn db.DBTX) error {
-		_, err := b.q.Republished(ctx, conn, ids)
+		_, err := b.q.Republished(ctx, conn, p)
 		return err
 	})
 }

@@ -18,9 +18,10 @@ type DB struct {
 	pool *pgxpool.Pool
 }
 
-// Open connects and checks that the schema is at least as new as this program. It fails
-// with ErrUnavailable while the database cannot be reached, with ErrSchema while it was
-// not migrated.
+// Open connects and checks that the schema is at least as new as this program and that
+// the server keeps what it commits. It fails with ErrUnavailable while the database
+// cannot be reached, with ErrSchema while it was not migrated, and with ErrNotDurable as
+// every later connection does whose settings do not hold.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -34,7 +35,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	pc.MaxConnLifetime = cfg.ConnMaxLifetime
 	pc.MaxConnLifetimeJitter = cfg.ConnMaxLifetime / 10
 	pc.ConnConfig.ConnectTimeout = cfg.AcquireTimeout
-	pc.AfterConnect = registerPayloads
+	pc.AfterConnect = prepare
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = cfg.Application
 	params["statement_timeout"] = millis(cfg.StatementTimeout)
@@ -83,6 +84,17 @@ func (d *DB) InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 
 // call runs fn on one connection within the limits of the configuration and translates its error.
 func (d *DB) call(ctx context.Context, op string, fn func(ctx context.Context, conn db.DBTX) error) error {
+	return d.within(ctx, op, func(ctx context.Context, conn *pgxpool.Conn) error { return fn(ctx, conn) })
+}
+
+// callTx is call in a transaction.
+func (d *DB) callTx(ctx context.Context, op string, fn func(ctx context.Context, tx db.DBTX) error) error {
+	return d.within(ctx, op, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return fn(ctx, tx) })
+	})
+}
+
+func (d *DB) within(ctx context.Context, op string, fn func(ctx context.Context, conn *pgxpool.Conn) error) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
 		return translate(op, err)
@@ -91,6 +103,32 @@ func (d *DB) call(ctx context.Context, op string, fn func(ctx context.Context, c
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.CallTimeout)
 	defer cancel()
 	return translate(op, fn(ctx, conn))
+}
+
+// prepare makes a new connection fit for use.
+func prepare(ctx context.Context, conn *pgx.Conn) error {
+	registerPayloads(conn)
+	return checkDurable(ctx, conn)
+}
+
+// checkDurable refuses a session whose commits a crash of the server, or of its primary where there is a
+// synchronous standby, may take back: the bank forgets what we acknowledged. It looks and changes nothing, since
+// what is stronger than "on" must stay. A setting may change under a service, so each connection looks.
+func checkDurable(ctx context.Context, conn *pgx.Conn) error {
+	var fsync, commit, standbys string
+	err := conn.QueryRow(ctx, "SELECT current_setting('fsync'), current_setting('synchronous_commit'), "+
+		"current_setting('synchronous_standby_names')").Scan(&fsync, &commit, &standbys)
+	switch {
+	case err != nil:
+		return fmt.Errorf("durability of the session: %w", err)
+	case fsync == "off":
+		return fmt.Errorf("%w: fsync is off", ErrNotDurable)
+	case commit == "off":
+		return fmt.Errorf("%w: synchronous_commit is off", ErrNotDurable)
+	case commit == "local" && standbys != "":
+		return fmt.Errorf("%w: synchronous_commit is local although synchronous_standby_names is %q", ErrNotDurable, standbys)
+	}
+	return nil
 }
 
 // acquire bounds the wait for a connection: pgxpool would wait as long as ctx lives.

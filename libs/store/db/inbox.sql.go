@@ -41,9 +41,8 @@ INSERT INTO dead_letters (inbox_id, source, message_id, msg_type, reason, payloa
 SELECT closed.id, i.source, i.message_id, i.msg_type, $1, i.payload
 FROM closed
 JOIN inbox AS i ON i.message_id = closed.message_id AND i.source = closed.source
-ON CONFLICT (message_id, source) WHERE message_id <> '' DO UPDATE
-SET inbox_id = excluded.inbox_id, buried_at = now(), msg_type = excluded.msg_type,
-    reason = excluded.reason, payload = excluded.payload
+ON CONFLICT (message_id, source, sha256(payload)) WHERE message_id <> '' DO UPDATE
+SET inbox_id = excluded.inbox_id, buried_at = now(), msg_type = excluded.msg_type, reason = excluded.reason
 `
 
 type BuryParams struct {
@@ -51,7 +50,8 @@ type BuryParams struct {
 	ID     int64
 }
 
-// A message that was poison once and was taken in later has a dead letter already: the newest reason stands.
+// A message that was poison once and was taken in later has a dead letter already, if its content is the same: the
+// newest reason stands.
 // Index: inbox_open_pkey, inbox_once, dead_letters_once.
 func (q *Queries) Bury(ctx context.Context, db DBTX, arg BuryParams) (int64, error) {
 	result, err := db.Exec(ctx, bury, arg.Reason, arg.ID)
@@ -135,14 +135,33 @@ func (q *Queries) MarkPublished(ctx context.Context, db DBTX, ids []int64) (int6
 }
 
 const republished = `-- name: Republished :execrows
+WITH seen AS (
+    SELECT unnest($1::bigint[]) AS id,
+           unnest($2::integer[]) AS attempts
+), again AS (
+    SELECT o.id
+    FROM seen
+    JOIN inbox_open AS o ON o.id = seen.id
+    WHERE o.published_at IS NOT NULL AND o.attempts = seen.attempts
+    ORDER BY o.id
+    FOR UPDATE OF o
+)
 UPDATE inbox_open
-SET published_at = now(), attempts = attempts + 1
-WHERE id = ANY($1::bigint[]) AND published_at IS NOT NULL
+SET published_at = now(), attempts = inbox_open.attempts + 1
+FROM again
+WHERE inbox_open.id = again.id
 `
 
+type RepublishedParams struct {
+	Ids      []int64
+	Attempts []int32
+}
+
+// Two replicas that swept the same messages count them once: the second finds other attempts than it saw.
+// It locks in the order in which the other marks do.
 // Index: inbox_open_pkey.
-func (q *Queries) Republished(ctx context.Context, db DBTX, ids []int64) (int64, error) {
-	result, err := db.Exec(ctx, republished, ids)
+func (q *Queries) Republished(ctx context.Context, db DBTX, arg RepublishedParams) (int64, error) {
+	result, err := db.Exec(ctx, republished, arg.Ids, arg.Attempts)
 	if err != nil {
 		return 0, err
 	}
@@ -155,14 +174,15 @@ FROM inbox_open AS o
 CROSS JOIN LATERAL (
     SELECT id, received_at, msg_type, source, message_id, payload FROM inbox AS m WHERE m.message_id = o.message_id AND m.source = o.source OFFSET 0
 ) AS i
-WHERE o.published_at <= now() - $1::interval
+WHERE o.published_at <= now() - least(power(2, least(o.attempts, 20)) * $1::interval, $2::interval)
 ORDER BY o.id
-LIMIT $2::integer
+LIMIT $3::integer
 `
 
 type StuckParams struct {
-	OlderThan time.Duration
-	AtMost    int32
+	First  time.Duration
+	Most   time.Duration
+	AtMost int32
 }
 
 type StuckRow struct {
@@ -175,10 +195,11 @@ type StuckRow struct {
 	ReceivedAt time.Time
 }
 
+// The wait doubles with each attempt: a consumer that is away for a day is not handed everything a hundred times over.
 // OFFSET as in Unpublished.
 // Index: inbox_open_pkey, inbox_once.
 func (q *Queries) Stuck(ctx context.Context, db DBTX, arg StuckParams) ([]StuckRow, error) {
-	rows, err := db.Query(ctx, stuck, arg.OlderThan, arg.AtMost)
+	rows, err := db.Query(ctx, stuck, arg.First, arg.Most, arg.AtMost)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,62 @@ import (
 	"context"
 )
 
+const buryConflicts = `-- name: BuryConflicts :many
+WITH arrived AS (
+    SELECT unnest($1::text[]) AS message_id,
+           unnest($2::text[]) AS msg_type,
+           unnest($3::bytea[]) AS payload
+), other AS (
+    SELECT arrived.message_id, arrived.msg_type, arrived.payload
+    FROM arrived
+    JOIN inbox AS i ON i.message_id = arrived.message_id AND i.source = $4
+    WHERE i.payload <> arrived.payload
+), buried AS (
+    INSERT INTO dead_letters (source, message_id, msg_type, reason, payload)
+    SELECT $4, other.message_id, other.msg_type, $5, other.payload
+    FROM other
+    ON CONFLICT DO NOTHING
+)
+SELECT message_id::text FROM other
+`
+
+type BuryConflictsParams struct {
+	MessageIds []string
+	MsgTypes   []string
+	Payloads   [][]byte
+	Source     string
+	Reason     string
+}
+
+// In the transaction of ReceiveUnusual and after it, so that it sees what that ran into, be it of the same batch or of
+// another slot: an arrival that was not stored because its identifier was taken, by other content.
+// Index: inbox_once, dead_letters_once.
+func (q *Queries) BuryConflicts(ctx context.Context, db DBTX, arg BuryConflictsParams) ([]string, error) {
+	rows, err := db.Query(ctx, buryConflicts,
+		arg.MessageIds,
+		arg.MsgTypes,
+		arg.Payloads,
+		arg.Source,
+		arg.Reason,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var message_id string
+		if err := rows.Scan(&message_id); err != nil {
+			return nil, err
+		}
+		items = append(items, message_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const closeSession = `-- name: CloseSession :execrows
 UPDATE icom_sessions
 SET is_open = false, cursor = '', updated_at = now()

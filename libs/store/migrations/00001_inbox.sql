@@ -7,6 +7,7 @@ CREATE SEQUENCE inbox_batch AS bigint INCREMENT BY 100 START WITH 100;
 
 -- A domain, because a table's own CHECKs are parsed again by every statement that inserts.
 CREATE DOMAIN inbox_key AS text COLLATE "C" CHECK (VALUE <> '');
+CREATE DOMAIN inbox_attempts AS integer CHECK (VALUE >= 0);
 
 -- Written once and never again: a message is as large as all marks on it together are not.
 CREATE TABLE inbox (
@@ -31,7 +32,7 @@ CREATE TABLE inbox_open (
     id           bigint      PRIMARY KEY,
     received_at  timestamptz NOT NULL DEFAULT now(),
     published_at timestamptz,
-    attempts     integer     NOT NULL DEFAULT 0,
+    attempts     inbox_attempts NOT NULL DEFAULT 0,
     source       text COLLATE "C" NOT NULL,
     message_id   text COLLATE "C" NOT NULL
 ) WITH (
@@ -47,5 +48,5 @@ COMMENT ON COLUMN inbox_open.attempts IS 'how often it went out again after the 
 -- +goose Down
 DROP TABLE inbox_open;
 DROP TABLE inbox;
-DROP DOMAIN inbox_key;
+DROP DOMAIN inbox_attempts, inbox_key;
 DROP SEQUENCE inbox_batch;

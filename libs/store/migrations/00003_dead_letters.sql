@@ -14,8 +14,9 @@ CREATE TABLE dead_letters (
     CONSTRAINT dead_letters_inbox UNIQUE (inbox_id)
 );
 
--- A poisoned message that the bank delivers again is one dead letter; one without an identifier cannot be recognised.
-CREATE UNIQUE INDEX dead_letters_once ON dead_letters (message_id, source) WHERE message_id <> '';
+-- A poisoned message that the bank delivers again is one dead letter; other content under the same identifier is
+-- another. One without an identifier cannot be recognised.
+CREATE UNIQUE INDEX dead_letters_once ON dead_letters (message_id, source, sha256(payload)) WHERE message_id <> '';
 
 COMMENT ON COLUMN dead_letters.inbox_id IS 'null for a message that was never taken in';
 COMMENT ON COLUMN dead_letters.message_id IS 'empty when the bank sent no identifier';

@@ -79,3 +79,24 @@ WITH moved AS (
 )
 SELECT coalesce((SELECT batch FROM moved), 0)::bigint AS batch,
        coalesce((SELECT array_agg(id) FROM fresh), '{}')::bigint[] AS ids;
+
+-- name: BuryConflicts :many
+-- In the transaction of ReceiveUnusual and after it, so that it sees what that ran into, be it of the same batch or of
+-- another slot: an arrival that was not stored because its identifier was taken, by other content.
+-- Index: inbox_once, dead_letters_once.
+WITH arrived AS (
+    SELECT unnest(@message_ids::text[]) AS message_id,
+           unnest(@msg_types::text[]) AS msg_type,
+           unnest(@payloads::bytea[]) AS payload
+), other AS (
+    SELECT arrived.message_id, arrived.msg_type, arrived.payload
+    FROM arrived
+    JOIN inbox AS i ON i.message_id = arrived.message_id AND i.source = @source
+    WHERE i.payload <> arrived.payload
+), buried AS (
+    INSERT INTO dead_letters (source, message_id, msg_type, reason, payload)
+    SELECT @source, other.message_id, other.msg_type, @reason, other.payload
+    FROM other
+    ON CONFLICT DO NOTHING
+)
+SELECT message_id::text FROM other;
