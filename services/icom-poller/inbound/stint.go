@@ -43,7 +43,9 @@ type stint struct {
 	failures  int // errors in a row
 	malformed int // unreadable answers in a row
 	last      Poll
-	// durable: every delivery was stored, so that asking on, which acknowledges, is allowed.
+	// durable: the last read of this stint was answered, and what it brought is stored, so that a
+	// DELETE, which acknowledges, is allowed. A cursor that was only resumed is not: what the last
+	// owner was brought on it may be stored nowhere.
 	durable bool
 
 	mu       sync.Mutex
@@ -58,7 +60,6 @@ func (s *stint) run(ctx context.Context) (why, time.Duration) {
 	if w := s.openSession(ctx); w != goOn {
 		return w, 0
 	}
-	s.durable = true
 	s.last = Poll{Slot: s.slot.ID().Slot, First: true}
 	for {
 		if w := s.over(ctx); w != goOn {
@@ -204,7 +205,12 @@ func (s *stint) pull(ctx context.Context, began clock.Reading) (transport.PullRe
 		s.log.Info("first poll", slog.Time("at", began.Wall))
 	}
 	opening := s.session.Cursor == ""
+	before := s.durable
+	s.durable = false // until receive says so
 	res, err := s.slot.Pull(ctx, s.session.Cursor, 0)
+	if errors.Is(err, transport.NotSent) {
+		s.durable = before
+	}
 	s.c.m.polls.WithLabelValues(string(s.c.name), pollOutcome(len(res.Messages), err)).Inc()
 	if err == nil && opening {
 		s.log.Info("stream opened")
@@ -274,7 +280,6 @@ func (s *stint) throttled(ctx context.Context, err error, after time.Duration) w
 // new one, on which the bank delivers again what nobody acknowledged.
 func (s *stint) unreadable(ctx context.Context, err error) why {
 	s.malformed++
-	s.durable = false // delivered and not stored: a DELETE would acknowledge it
 	s.c.m.malformed.WithLabelValues(string(s.c.name)).Inc()
 	s.log.Error("answer cannot be read", describe(err), slog.Int("attempt", s.malformed))
 	if s.malformed%s.c.cfg.MalformedAttempts == 0 {
@@ -300,11 +305,11 @@ func (s *stint) resetCursor(ctx context.Context) why {
 // receive stores what a poll brought; only then is the next one allowed.
 func (s *stint) receive(ctx context.Context, res transport.PullResult) why {
 	if len(res.Messages) == 0 && res.Cursor == s.session.Cursor {
+		s.durable = true
 		return goOn
 	}
 	batch := s.examine(res)
 	var receipt store.Receipt
-	s.durable = false
 	tries := 0
 	w := s.insist(ctx, func(ctx context.Context) error {
 		tries++

@@ -300,6 +300,67 @@ func TestUnreadableAnswerIsNeverAcknowledgedByADelete(t *testing.T) {
 	})
 }
 
+// A DELETE acknowledges. What the last owner was brought on a cursor that is only resumed may be stored nowhere, and
+// what a read brought that failed is not stored either; so the stream is deleted only if the last read of this stint
+// was answered and stored.
+func TestAStreamIsDeletedOnlyAfterAReadThatIsStored(t *testing.T) {
+	t.Parallel()
+	empty := func(p pull) (transport.PullResult, error) { return transport.PullResult{Cursor: p.cursor}, nil }
+	stored := func(pull) (transport.PullResult, error) { return brought("c1", "m1") }
+	fails := func(kind transport.Kind) func(pull) (transport.PullResult, error) {
+		return func(pull) (transport.PullResult, error) {
+			if kind == transport.NotSent {
+				return transport.PullResult{}, &transport.Error{Kind: kind}
+			}
+			return transport.PullResult{}, complete(kind)
+		}
+	}
+	type reads []func(pull) (transport.PullResult, error)
+	for name, tt := range map[string]struct {
+		reads   reads
+		deletes bool
+	}{
+		"resumed and never read":           {reads{}, false},
+		"resumed, 503":                     {reads{fails(transport.Unavailable)}, false},
+		"resumed, 429":                     {reads{fails(transport.Throttled)}, false},
+		"resumed, 403":                     {reads{fails(transport.Rejected)}, false},
+		"resumed, unreadable":              {reads{fails(transport.Malformed)}, false},
+		"resumed, never sent":              {reads{fails(transport.NotSent)}, false},
+		"resumed, 204":                     {reads{empty}, true},
+		"resumed, stored":                  {reads{stored}, true},
+		"resumed, stored, 503":             {reads{stored, fails(transport.Unavailable)}, false},
+		"resumed, stored, unreadable":      {reads{stored, fails(transport.Malformed)}, false},
+		"resumed, stored, never sent":      {reads{stored, fails(transport.NotSent)}, true},
+		"resumed, 503, stored":             {reads{fails(transport.Unavailable), stored}, true},
+		"resumed, stored, 503, never sent": {reads{stored, fails(transport.Unavailable), fails(transport.NotSent)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(b *bench) {
+				b.store.curs[1] = "c1"
+				b.cfg.FailuresPerStint = 100
+				b.bank.answer = func(ctx context.Context, n int, p pull) (transport.PullResult, error) {
+					if n == len(tt.reads) { // the last: the stint is told to stop while it is under way
+						b.poller.StopTaking()
+						_, _ = hold(ctx, "")
+					}
+					return tt.reads[n-1](p)
+				}
+				if len(tt.reads) == 0 {
+					b.leases.away(true) // no read may start
+				}
+				b.start()
+				b.after(time.Minute)
+				b.poller.StopTaking()
+				b.after(time.Minute)
+				require.Len(b.t, b.bank.all(), len(tt.reads))
+				require.Equal(b.t, tt.deletes, slices.Contains(b.story.all(), `delete 1 "c1"`), b.story.all())
+				require.Contains(b.t, b.story.all(), "release 1")
+			})
+		})
+	}
+}
+
 func TestStopEndsPollsStoresDeletesAndReleases(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {
