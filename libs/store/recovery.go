@@ -146,6 +146,8 @@ func (b *Inbox) Bury(ctx context.Context, id int64, reason string) error {
 type Backlog struct {
 	// Received counts the messages not yet handed to the bus, Published those handed over and not done.
 	Received, Published int64
+	// Attempts is how often the message went out again that did so most often.
+	Attempts int64
 	// Lag is the age of the oldest open message; zero when nothing is open.
 	Lag time.Duration
 }
@@ -184,7 +186,7 @@ func (b *Inbox) Counts(ctx context.Context) (Counts, error) {
 func (b *Inbox) backlog(ctx context.Context, conn db.DBTX) (Backlog, error) {
 	row, err := b.q.Backlog(ctx, conn)
 	return Backlog{
-		Received: row.Received, Published: row.Published,
+		Received: row.Received, Published: row.Published, Attempts: row.Attempts,
 		Lag: time.Duration(row.LagSeconds * float64(time.Second)),
 	}, err
 }

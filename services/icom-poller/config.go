@@ -68,7 +68,7 @@ type PublishConfig struct {
 	SweepEvery     time.Duration `koanf:"sweep_every" help:"período da busca por mensagens publicadas e não concluídas"`
 	StuckAge       time.Duration `koanf:"stuck_age" help:"tempo desde a publicação a partir do qual saem de novo"`
 	StuckMost      time.Duration `koanf:"stuck_most" help:"maior intervalo entre duas republicações, que dobra a cada vez"`
-	MaxAttempts    int           `koanf:"max_attempts" help:"republicações até a mensagem ir para dead_letters"`
+	AlarmAttempts  int           `koanf:"alarm_attempts" help:"republicações a partir das quais é erro no log; não há limite"`
 	QueueRows      int           `koanf:"queue_rows" help:"mensagens em memória por stream"`
 }
 
@@ -87,16 +87,38 @@ func Defaults() Config {
 		Publish: PublishConfig{
 			RepublishEvery: in.Publisher.RepublishEvery, RepublishAge: in.Publisher.RepublishAge,
 			SweepEvery: in.Publisher.SweepEvery, StuckAge: in.Publisher.StuckAge, StuckMost: in.Publisher.StuckMost,
-			MaxAttempts: in.Publisher.MaxAttempts, QueueRows: in.Publisher.QueueRows,
+			AlarmAttempts: in.Publisher.AlarmAttempts, QueueRows: in.Publisher.QueueRows,
 		},
 	}
+}
+
+func (c PublishConfig) validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"republish_every", c.RepublishEvery},
+		{"republish_age", c.RepublishAge},
+		{"sweep_every", c.SweepEvery},
+		{"stuck_age", c.StuckAge},
+		{"stuck_most", c.StuckMost},
+	} {
+		if f.d < time.Millisecond {
+			errs = append(errs, fmt.Errorf("publish.%s is %v, want at least 1ms", f.name, f.d))
+		}
+	}
+	if c.AlarmAttempts < 1 || c.QueueRows < 1 {
+		errs = append(errs, fmt.Errorf("publish.alarm_attempts is %d and publish.queue_rows %d, want at least 1", c.AlarmAttempts, c.QueueRows))
+	}
+	return errors.Join(errs...)
 }
 
 // Validate names every value that does not fit, with its numbers.
 func (c Config) Validate() error {
 	errs := []error{
 		c.Base.Validate(), c.ICOM.Validate(), c.Redis.Validate(), c.Lease.Validate(),
-		c.Postgres.Validate(), c.NATS.Validate(), c.Transport.Validate(), c.Poll.validate(),
+		c.Postgres.Validate(), c.NATS.Validate(), c.Transport.Validate(), c.Poll.validate(), c.Publish.validate(),
 	}
 	if errors.Join(errs...) == nil {
 		in := c.inbound("check").WithDefaults()
@@ -161,7 +183,8 @@ func (c Config) inbound(owner string) inbound.Config {
 		Publisher: inbound.PublisherConfig{
 			RepublishEvery: c.Publish.RepublishEvery, RepublishAge: c.Publish.RepublishAge,
 			SweepEvery: c.Publish.SweepEvery, StuckAge: c.Publish.StuckAge, StuckMost: c.Publish.StuckMost,
-			MaxAttempts: c.Publish.MaxAttempts, QueueRows: c.Publish.QueueRows,
+			AlarmAttempts: c.Publish.AlarmAttempts, QueueRows: c.Publish.QueueRows,
+			BatchRows: min(inbound.BatchRows, c.NATS.MaxInFlight),
 		},
 	}
 	if c.Poll.Schedule == aligned {

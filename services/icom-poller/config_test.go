@@ -67,6 +67,19 @@ func TestAlignedSchedule(t *testing.T) {
 	require.ErrorContains(t, load(t, "CABINE_POLL_SCHEDULE=aligned", "CABINE_POLL_STAGGER=5s").Validate(), "stagger 5s")
 }
 
+func TestPublishingTakesNoTimeOrNumberThatIsNone(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]string{
+		"republish_every": "0s", "republish_age": "-1s", "sweep_every": "0s", "stuck_age": "-5m", "stuck_most": "0s",
+		"alarm_attempts": "0", "queue_rows": "-1",
+	} {
+		err := load(t, "CABINE_PUBLISH_"+strings.ToUpper(name)+"="+bad).Validate()
+		require.ErrorContains(t, err, "publish."+name)
+	}
+	require.ErrorContains(t, load(t, "CABINE_PUBLISH_STUCK_MOST=1m").Validate(), "repeats after 5m0s to 1m0s")
+	require.Equal(t, 100, load(t, "CABINE_NATS_MAX_IN_FLIGHT=100").inbound("r").Publisher.BatchRows, "what the bus can have in flight")
+}
+
 func TestWiringIsComplete(t *testing.T) {
 	t.Parallel()
 	cfg := load(t)

@@ -13,6 +13,7 @@ import (
 const backlog = `-- name: Backlog :one
 SELECT count(*) FILTER (WHERE published_at IS NULL)::bigint AS received,
        count(*) FILTER (WHERE published_at IS NOT NULL)::bigint AS published,
+       coalesce(max(attempts), 0)::bigint AS attempts,
        coalesce(extract(epoch FROM now() - min(received_at)), 0)::float8 AS lag_seconds
 FROM inbox_open
 `
@@ -20,6 +21,7 @@ FROM inbox_open
 type BacklogRow struct {
 	Received   int64
 	Published  int64
+	Attempts   int64
 	LagSeconds float64
 }
 
@@ -27,7 +29,12 @@ type BacklogRow struct {
 func (q *Queries) Backlog(ctx context.Context, db DBTX) (BacklogRow, error) {
 	row := db.QueryRow(ctx, backlog)
 	var i BacklogRow
-	err := row.Scan(&i.Received, &i.Published, &i.LagSeconds)
+	err := row.Scan(
+		&i.Received,
+		&i.Published,
+		&i.Attempts,
+		&i.LagSeconds,
+	)
 	return i, err
 }
 

@@ -86,6 +86,7 @@ SELECT EXISTS (SELECT FROM dead_letters WHERE inbox_id = @id::bigint);
 -- Index: none. inbox_open has only what is open.
 SELECT count(*) FILTER (WHERE published_at IS NULL)::bigint AS received,
        count(*) FILTER (WHERE published_at IS NOT NULL)::bigint AS published,
+       coalesce(max(attempts), 0)::bigint AS attempts,
        coalesce(extract(epoch FROM now() - min(received_at)), 0)::float8 AS lag_seconds
 FROM inbox_open;
 

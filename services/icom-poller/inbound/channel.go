@@ -38,6 +38,7 @@ func newChannel(name pix.Channel, cfg Config, deps Deps, pub *Publisher, m *metr
 		log:    deps.Log.With(slog.String("channel", string(name))),
 		stints: make(map[int]*stint), reigns: make(chan context.Context),
 	}
+	m.begin(string(name))
 	c.gate = newGate(c.ready, cfg, deps.Clock, c.log)
 	return c
 }

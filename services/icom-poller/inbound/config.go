@@ -101,5 +101,6 @@ func (c Config) Validate() error {
 	if c.BackoffFirst > c.BackoffMost {
 		errs = append(errs, fmt.Errorf("first back-off is %v, want at most %v", c.BackoffFirst, c.BackoffMost))
 	}
+	errs = append(errs, c.Publisher.validate())
 	return errors.Join(errs...)
 }

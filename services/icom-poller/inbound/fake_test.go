@@ -404,7 +404,7 @@ func (s *fakeStore) Unpublished(_ context.Context, age time.Duration, limit int)
 
 func (s *fakeStore) Stuck(_ context.Context, first, most time.Duration, limit int) ([]store.Stored, error) {
 	return s.find(limit, func(r *row) bool {
-		return !r.published.IsZero() && time.Since(r.published) >= min(first<<r.Attempts, most)
+		return !r.published.IsZero() && time.Since(r.published) >= min(first<<min(r.Attempts, 20), most)
 	})
 }
 
@@ -439,7 +439,24 @@ func (s *fakeStore) Bury(_ context.Context, id int64, reason string) error {
 	})
 }
 
-func (s *fakeStore) Backlog(context.Context) (store.Backlog, error) { return store.Backlog{}, nil }
+func (s *fakeStore) Backlog(context.Context) (store.Backlog, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var open store.Backlog
+	for _, r := range s.rows {
+		switch {
+		case r.done:
+			continue
+		case r.published.IsZero():
+			open.Received++
+		default:
+			open.Published++
+		}
+		open.Attempts = max(open.Attempts, int64(r.Attempts))
+		open.Lag = max(open.Lag, time.Since(r.at))
+	}
+	return open, s.away
+}
 
 func (s *fakeStore) graves() []store.Poison {
 	s.mu.Lock()

@@ -30,9 +30,17 @@ type metrics struct {
 	publishErr prometheus.Counter
 	queued     prometheus.Gauge
 	gaps       prometheus.Counter
+	attempts   prometheus.Gauge
 	open       *prometheus.GaugeVec
 	oldest     prometheus.Gauge
 }
+
+// Reasons of dead letters, as the metric has them.
+const (
+	malformed = "malformed"
+	conflict  = "conflict"
+	refused   = "refused"
+)
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -62,16 +70,38 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		gaps:        prometheus.NewCounter(prometheus.CounterOpts{Name: "cabine_inbound_publish_gaps_total", Help: "Times that a full queue left its rows to the table."}),
 		open:        gauge("cabine_inbound_open_rows", "Rows that no consumer has finished: received (not published yet) or published.", "state"),
 		oldest:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "cabine_inbound_open_oldest_seconds", Help: "Age of the oldest row that no consumer has finished."}),
+		attempts:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "cabine_inbound_open_attempts", Help: "How often the open row that went out again most often did so."}),
 	}
 	for _, c := range []prometheus.Collector{
 		m.polls, m.batch, m.messages, m.lag, m.throttled, m.malformed, m.abandoned, m.deadLetters,
-		m.permits, m.cooling, m.idle, m.published, m.publishErr, m.queued, m.gaps, m.open, m.oldest,
+		m.permits, m.cooling, m.idle, m.published, m.publishErr, m.queued, m.gaps, m.open, m.oldest, m.attempts,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+// begin lets every counter of a channel exist before its first event: an increase from nothing is none.
+func (m *metrics) begin(channel string) {
+	m.throttled.WithLabelValues(channel)
+	m.malformed.WithLabelValues(channel)
+	m.abandoned.WithLabelValues(channel)
+	for _, reason := range []string{malformed, conflict, refused} {
+		m.deadLetters.WithLabelValues(channel, reason)
+	}
+	for _, outcome := range []string{"stored", "repeated", "dead"} {
+		m.messages.WithLabelValues(channel, outcome)
+	}
+	m.polls.WithLabelValues(channel, pollOutcome(0, nil))
+	m.polls.WithLabelValues(channel, pollOutcome(1, nil))
+	for _, kind := range []transport.Kind{
+		transport.NotSent, transport.Rejected, transport.Throttled, transport.Gone,
+		transport.Unavailable, transport.OutcomeUnknown, transport.Malformed, transport.PluginGone,
+	} {
+		m.polls.WithLabelValues(channel, pollOutcome(0, &transport.Error{Kind: kind}))
+	}
 }
 
 // received counts one stored batch.
@@ -83,8 +113,8 @@ func (m *metrics) received(channel string, batch store.Batch, receipt store.Rece
 	m.messages.WithLabelValues(channel, "stored").Add(float64(fresh))
 	m.messages.WithLabelValues(channel, "repeated").Add(float64(max(0, len(batch.Arrivals)-fresh-conflicts)))
 	m.messages.WithLabelValues(channel, "dead").Add(float64(poison + conflicts))
-	m.deadLetters.WithLabelValues(channel, "malformed").Add(float64(poison))
-	m.deadLetters.WithLabelValues(channel, "conflict").Add(float64(conflicts))
+	m.deadLetters.WithLabelValues(channel, malformed).Add(float64(poison))
+	m.deadLetters.WithLabelValues(channel, conflict).Add(float64(conflicts))
 	for _, row := range receipt.Fresh {
 		if id, err := icom.ParseResourceID(row.MessageID); err == nil {
 			m.lag.WithLabelValues(channel).Observe(max(0, now.Sub(id.At).Seconds()))

@@ -79,16 +79,14 @@ type Publisher struct {
 	progress chan struct{} // closed and replaced when rows leave the queues
 
 	// Only Run's goroutine uses these.
-	republish, sweep clock.Reading // when they were last done
-	failing          bool
-	refused          map[int64]int // how often the bus refused a row
+	republish, sweep, counted clock.Reading // when they were last done
+	failing                   bool
 }
 
 func newPublisher(cfg PublisherConfig, out Outlet, clk clock.Clock, log *slog.Logger, m *metrics) *Publisher {
 	return &Publisher{
 		cfg: cfg, out: out, clk: clk, log: log, m: m,
 		wake: make(chan struct{}, 1), queues: make(map[stream]*queue), progress: make(chan struct{}),
-		refused: make(map[int64]int),
 	}
 }
 
@@ -176,11 +174,34 @@ func (p *Publisher) report(err error) {
 
 func (p *Publisher) untilDue() time.Duration {
 	now := p.clk.Now()
-	return max(0, min(p.cfg.RepublishEvery-now.Elapsed(p.republish), p.cfg.SweepEvery-now.Elapsed(p.sweep)))
+	return max(0, min(p.cfg.RepublishEvery-now.Elapsed(p.republish), p.cfg.RepublishEvery-now.Elapsed(p.counted),
+		p.cfg.SweepEvery-now.Elapsed(p.sweep)))
 }
 
-// work does everything that is due and ends at the first failure.
+// work counts what is open, whatever becomes of the rest, and publishes.
 func (p *Publisher) work(ctx context.Context) error {
+	return errors.Join(p.count(ctx), p.carryDue(ctx))
+}
+
+func (p *Publisher) count(ctx context.Context) error {
+	now := p.clk.Now()
+	if now.Elapsed(p.counted) < p.cfg.RepublishEvery {
+		return nil
+	}
+	open, err := p.out.Backlog.Backlog(ctx)
+	if err != nil {
+		return fmt.Errorf("counting the inbox: %w", err)
+	}
+	p.counted = now
+	p.m.open.WithLabelValues("received").Set(float64(open.Received))
+	p.m.open.WithLabelValues("published").Set(float64(open.Published))
+	p.m.oldest.Set(open.Lag.Seconds())
+	p.m.attempts.Set(float64(open.Attempts))
+	return nil
+}
+
+// carryDue publishes everything that is due and ends at the first failure.
+func (p *Publisher) carryDue(ctx context.Context) error {
 	for {
 		if p.anyGap() {
 			if err := p.carryBacklog(ctx, 0); err != nil {
@@ -200,13 +221,6 @@ func (p *Publisher) work(ctx context.Context) error {
 			return err
 		}
 		p.republish = now
-		open, err := p.out.Backlog.Backlog(ctx)
-		if err != nil {
-			return fmt.Errorf("counting the inbox: %w", err)
-		}
-		p.m.open.WithLabelValues("received").Set(float64(open.Received))
-		p.m.open.WithLabelValues("published").Set(float64(open.Published))
-		p.m.oldest.Set(open.Lag.Seconds())
 	}
 	if now := p.clk.Now(); now.Elapsed(p.sweep) >= p.cfg.SweepEvery {
 		if err := p.recover(ctx); err != nil {
@@ -313,14 +327,13 @@ func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored,
 		}
 		if err == nil {
 			arrived = append(arrived, row)
-			delete(p.refused, row.ID)
 			continue
 		}
 		p.m.publishErr.Inc()
 		if errors.Is(err, bus.ErrRefused) {
-			err = errors.Join(err, p.refuse(ctx, row, err))
+			err = p.refuse(ctx, row, err)
 		}
-		if failed == nil {
+		if failed == nil && err != nil {
 			failed = fmt.Errorf("publishing: %w", err)
 		}
 	}

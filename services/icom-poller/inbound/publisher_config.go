@@ -1,12 +1,19 @@
 package inbound
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// BatchRows is the default of PublisherConfig.BatchRows.
+const BatchRows = 256
 
 // PublisherConfig configures a Publisher.
 type PublisherConfig struct {
 	// QueueRows bounds the rows of one stream in memory. Default 256.
 	QueueRows int
-	// BatchRows bounds what is published at once. Default 256.
+	// BatchRows bounds what is published at once; the bus must be able to have as many in flight. Default 256.
 	BatchRows int
 	// PublishTimeout bounds one batch. Default 10 s.
 	PublishTimeout time.Duration
@@ -19,9 +26,9 @@ type PublisherConfig struct {
 	// with each attempt, up to StuckMost: a consumer that is away for long is not buried in
 	// repetitions. Defaults 5 min, 1 h.
 	StuckAge, StuckMost time.Duration
-	// MaxAttempts is how often such a row is published again before it goes to the dead
-	// letters, and how often the bus may refuse a row before it does. Default 10.
-	MaxAttempts int
+	// AlarmAttempts is after how many such repetitions a row is logged as an error. It goes on
+	// being published. Default 3, half an hour.
+	AlarmAttempts int
 	// BackoffFirst and BackoffMost bound the pause after a failure. Defaults 200 ms, 5 s.
 	BackoffFirst, BackoffMost time.Duration
 }
@@ -38,8 +45,8 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 		}
 	}
 	num(&c.QueueRows, 256)
-	num(&c.BatchRows, 256)
-	num(&c.MaxAttempts, 10)
+	num(&c.BatchRows, BatchRows)
+	num(&c.AlarmAttempts, 3)
 	def(&c.PublishTimeout, 10*time.Second)
 	def(&c.RepublishEvery, 30*time.Second)
 	def(&c.RepublishAge, 5*time.Second)
@@ -49,4 +56,19 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 	def(&c.BackoffFirst, 200*time.Millisecond)
 	def(&c.BackoffMost, 5*time.Second)
 	return c
+}
+
+func (c PublisherConfig) validate() error {
+	var errs []error
+	if shortest := min(c.PublishTimeout, c.RepublishEvery, c.RepublishAge, c.SweepEvery, c.StuckAge, c.BackoffFirst); shortest <= 0 {
+		errs = append(errs, fmt.Errorf("publisher has a time of %v, want more than zero", shortest))
+	}
+	if c.StuckMost < c.StuckAge || c.BackoffMost < c.BackoffFirst {
+		errs = append(errs, fmt.Errorf("publisher repeats after %v to %v and backs off %v to %v, want the first of each at most the second",
+			c.StuckAge, c.StuckMost, c.BackoffFirst, c.BackoffMost))
+	}
+	if least := min(c.QueueRows, c.BatchRows, c.AlarmAttempts); least < 1 {
+		errs = append(errs, fmt.Errorf("publisher has a number of %d, want at least 1", least))
+	}
+	return errors.Join(errs...)
 }

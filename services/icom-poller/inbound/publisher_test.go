@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/pix"
-	"github.com/cabine-pix/cabine/libs/store"
 )
 
 var line = stream{pix.CPM, ispb, 1}
@@ -87,10 +87,10 @@ func TestRepublisherTakesWhatADeadReplicaLeft(t *testing.T) {
 	})
 }
 
-func TestSweepPublishesAgainAndBuriesInTheEnd(t *testing.T) {
+// Nobody consumes for two days: everything goes out again, less and less often, and nothing is given up.
+func TestSweepPublishesAgainForAsLongAsItTakes(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {
-		b.cfg.Publisher.MaxAttempts = 2
 		b.start()
 		b.poller.pub.offer(line, b.store.put("a", "b"))
 		b.after(time.Second)
@@ -103,10 +103,62 @@ func TestSweepPublishesAgainAndBuriesInTheEnd(t *testing.T) {
 		require.Equal(b.t, []string{"a", "b", "a#1"}, b.carrier.all())
 		b.after(8 * time.Minute)
 		require.Len(b.t, b.carrier.all(), 3, "twice as long the second time")
-		b.after(30 * time.Minute)
-		require.Equal(b.t, []string{"a", "b", "a#1", "a#2"}, b.carrier.all())
-		require.Equal(b.t, []store.Poison{{MessageID: "a", Reason: "published 3 times and never done"}}, b.store.graves())
-		require.EqualValues(b.t, 1, b.metric("cabine_inbound_dead_letters_total", "never_done"))
+		b.after(26 * time.Minute)
+		require.Equal(b.t, []string{"a", "b", "a#1", "a#2", "a#3"}, b.carrier.all())
+		require.NotContains(b.t, b.log.String(), "level=ERROR")
+		require.EqualValues(b.t, 3, b.metric("cabine_inbound_open_attempts"))
+
+		b.after(48 * time.Hour)
+		sent := len(b.carrier.all())
+		require.Greater(b.t, sent, 40)
+		require.Less(b.t, sent, 55, "about once an hour")
+		require.Empty(b.t, b.store.graves())
+		require.Zero(b.t, b.metric("cabine_inbound_dead_letters_total"))
+		require.Contains(b.t, b.log.String(), `level=ERROR msg="publishing again what nobody finished" rows=1 attempts=3 message_id=a`)
+	})
+}
+
+// A bus that can take nothing, full say, costs no message and freezes no gauge.
+func TestABusThatTakesNothingBuriesNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.carrier.set(fmt.Errorf("%w: resource limits exceeded for account", bus.ErrUnavailable))
+		b.start()
+		b.poller.pub.offer(line, b.store.put(ids("m", 1, 50)...))
+		b.after(time.Hour)
+		require.EqualValues(b.t, 50, b.metric("cabine_inbound_open_rows", "received"))
+		require.InDelta(b.t, 3600, b.metric("cabine_inbound_open_oldest_seconds"), 60)
+		b.after(time.Hour)
+		require.InDelta(b.t, 7200, b.metric("cabine_inbound_open_oldest_seconds"), 60)
+		require.Empty(b.t, b.store.graves())
+		b.carrier.set(nil)
+		b.after(time.Minute)
+		require.Equal(b.t, ids("m", 1, 50), b.carrier.all())
+		require.Zero(b.t, b.metric("cabine_inbound_open_rows", "received"))
+		require.EqualValues(b.t, 50, b.metric("cabine_inbound_open_rows", "published"))
+	})
+}
+
+func TestSeriesExistBeforeTheirFirstEvent(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.leases = newLeases(b.clk, b.story, 0)
+		b.start()
+		families, err := b.reg.Gather()
+		require.NoError(b.t, err)
+		series := map[string]int{}
+		for _, f := range families {
+			series[f.GetName()] = len(f.GetMetric())
+		}
+		for name, n := range map[string]int{
+			"cabine_inbound_throttled_total": 1, "cabine_inbound_malformed_answers_total": 1,
+			"cabine_inbound_streams_abandoned_total": 1, "cabine_inbound_dead_letters_total": 3,
+			"cabine_inbound_messages_total": 3, "cabine_inbound_polls_total": 10, "cabine_inbound_publish_errors_total": 1,
+			"cabine_slot_stale_starts_blocked_total": 2, "cabine_slot_late_writes_total": 1,
+			"cabine_slot_cooldowns_total": 3, "cabine_slot_given_total": 3,
+		} {
+			require.Equal(b.t, n, series[name], name)
+		}
 	})
 }
 
@@ -128,12 +180,12 @@ func TestRefusedRowIsBuriedAndHoldsNobodyUp(t *testing.T) {
 		b.carrier.refuses = "bad"
 		b.start()
 		b.poller.pub.offer(line, b.store.put("a", "bad", "c"))
-		b.after(time.Second)
+		b.after(0)
 		require.Equal(b.t, []string{"a", "c"}, b.carrier.all())
-		require.Empty(b.t, b.store.graves())
-		b.after(time.Minute)
-		require.Len(b.t, b.store.graves(), 1)
-		require.Contains(b.t, b.store.graves()[0].Reason, "refused 10 times")
+		require.Len(b.t, b.store.graves(), 1, "at the first refusal")
+		require.Contains(b.t, b.store.graves()[0].Reason, "refused by the bus")
+		require.EqualValues(b.t, 1, b.metric("cabine_inbound_dead_letters_total", "refused"))
+		require.NotContains(b.t, b.log.String(), "publishing fails")
 		require.NoError(b.t, b.poller.Flush(b.t.Context()))
 		require.Equal(b.t, []string{"a", "c"}, b.carrier.all())
 	})
