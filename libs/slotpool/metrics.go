@@ -44,7 +44,21 @@ func newMetrics(cfg Config, reg prometheus.Registerer) (*metrics, error) {
 			return nil, err
 		}
 	}
+	m.begin()
 	return m, nil
+}
+
+// begin lets the series exist before their first event: an increase from nothing is none.
+func (m *metrics) begin() {
+	for _, where := range []string{"host", "transport"} {
+		m.stale.WithLabelValues(where)
+	}
+	for _, cause := range []string{outcomeOf(&transport.Error{Kind: transport.OutcomeUnknown}), outcomeOf(&transport.Error{Kind: transport.PluginGone}), midCall} {
+		m.coolDowns.WithLabelValues(cause)
+	}
+	for _, how := range []Ending{Released, Cooled, Lost} {
+		m.given.WithLabelValues(string(how))
+	}
 }
 
 // outcomeOf is the metric label of a call's ending.

@@ -250,11 +250,14 @@ func (s *Slot) Give(ctx context.Context) (Ending, error) {
 	return s.ending, s.err
 }
 
+// midCall is the cause of a slot that was given back while a call was under way.
+const midCall = "given back in mid-call"
+
 func (s *Slot) give(ctx context.Context) (Ending, error) {
 	s.mu.Lock()
 	s.closed = true
 	if s.busy {
-		s.taint, s.cause = max(s.taint, s.running.Boot), "given back in mid-call"
+		s.taint, s.cause = max(s.taint, s.running.Boot), midCall
 	}
 	last, cause, settled := s.taint, s.cause, s.settled
 	s.mu.Unlock()
