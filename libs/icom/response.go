@@ -19,8 +19,12 @@ type Message struct {
 	// ResourceID is the bank's PI-ResourceId; empty when it sent none or one that no
 	// header may carry, which is a fault of the message and not of the batch.
 	ResourceID string
-	// Body is the payload, decompressed, otherwise untouched.
+	// Body is the payload, decompressed, otherwise untouched. Of one that is too large it is the beginning.
 	Body []byte
+	// Fault says why the message cannot be taken as it is, without quoting it: too large,
+	// empty, of another type, charset or encoding. Empty: it is in order as far as its
+	// framing goes.
+	Fault string
 }
 
 // Limits bound what a read may cost, whatever the other side sends.
@@ -44,30 +48,28 @@ const maxRetryAfterSeconds = 3600
 var ErrTooLarge = errors.New("over the limit")
 
 // ReadMessages takes the messages out of a 200's body: one, or the parts of a
-// multipart/mixed. It reads at most the limits' bytes; an error says what broke the
-// protocol and never quotes the body.
+// multipart/mixed. It reads at most the limits' bytes. A fault of one message is that
+// message's (Message.Fault): the others must not wait for it. An error means that the
+// messages cannot be told apart: broken framing or compression, a body or a number of
+// messages over the limit. Neither quotes the body.
 func ReadMessages(header http.Header, body io.Reader, limits Limits) ([]Message, error) {
 	body, err := decoded(header, body)
 	if err != nil {
 		return nil, err
 	}
 	body = &bounded{r: body, left: limits.BodyBytes}
-	mediaType, params, err := contentType(textproto.MIMEHeader(header))
+	mediaType, params, err := mime.ParseMediaType(header.Get("Content-Type"))
+	switch {
+	case mediaType == TypeMultipart && err == nil:
+		return readParts(body, params["boundary"], limits)
+	case mediaType == "" || strings.HasPrefix(mediaType, "multipart/"):
+		return nil, fmt.Errorf("icom: content type is neither %s nor %s", TypeXML, TypeMultipart)
+	}
+	m, err := readMessage(body, textproto.MIMEHeader(header), limits)
 	if err != nil {
 		return nil, err
 	}
-	switch mediaType {
-	case TypeXML:
-		b, err := readMessage(body, limits)
-		if err != nil {
-			return nil, err
-		}
-		return []Message{{ResourceID: resourceID(header.Get(HeaderResourceID)), Body: b}}, nil
-	case TypeMultipart:
-		return readParts(body, params["boundary"], limits)
-	default:
-		return nil, fmt.Errorf("icom: content type is neither %s nor %s", TypeXML, TypeMultipart)
-	}
+	return []Message{m}, nil
 }
 
 // decoded undoes the response's Content-Encoding. What the request allowed does not
@@ -91,17 +93,6 @@ func decoded(header http.Header, body io.Reader) (io.Reader, error) {
 	default:
 		return nil, errors.New("icom: Content-Encoding is neither gzip nor identity")
 	}
-}
-
-func contentType(header textproto.MIMEHeader) (string, map[string]string, error) {
-	mediaType, params, err := mime.ParseMediaType(header.Get("Content-Type"))
-	if err != nil {
-		return "", nil, fmt.Errorf("icom: content type: %w", err)
-	}
-	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return "", nil, errors.New("icom: charset is not utf-8")
-	}
-	return mediaType, params, nil
 }
 
 func readParts(body io.Reader, boundary string, limits Limits) ([]Message, error) {
@@ -133,39 +124,54 @@ func readParts(body io.Reader, boundary string, limits Limits) ([]Message, error
 	return out, nil
 }
 
+// readPart reads one message of several, whose head may say more than a whole answer's.
 func readPart(part *multipart.Part, limits Limits) (Message, error) {
+	if part.Header.Get("Content-Type") == "" {
+		part.Header.Set("Content-Type", TypeMessage)
+	}
+	m, err := readMessage(part, part.Header, limits)
 	for _, name := range []string{"Content-Encoding", "Content-Transfer-Encoding"} {
 		switch v := strings.ToLower(part.Header.Get(name)); v {
 		case "", "identity", "7bit", "8bit", "binary":
 		default:
-			return Message{}, fmt.Errorf("it has a %s of its own", name)
+			m.blame(fmt.Sprintf("part has a %s of its own", name))
 		}
 	}
-	if part.Header.Get("Content-Type") != "" {
-		mediaType, _, err := contentType(part.Header)
-		if err != nil {
-			return Message{}, err
-		}
-		if mediaType != TypeXML {
-			return Message{}, fmt.Errorf("content type is not %s", TypeXML)
-		}
-	}
-	b, err := readMessage(part, limits)
-	if err != nil {
-		return Message{}, err
-	}
-	return Message{ResourceID: resourceID(part.Header.Get(HeaderResourceID)), Body: b}, nil
+	return m, err
 }
 
-func readMessage(r io.Reader, limits Limits) ([]byte, error) {
-	b, err := io.ReadAll(&bounded{r: r, left: limits.MessageBytes})
+// readMessage reads one message to its end and keeps of it what the limits allow.
+func readMessage(r io.Reader, header textproto.MIMEHeader, limits Limits) (Message, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limits.MessageBytes))
 	if err != nil {
-		return nil, fmt.Errorf("icom: message: %w", err)
+		return Message{}, fmt.Errorf("icom: message: %w", err)
+	}
+	rest, err := io.Copy(io.Discard, r)
+	if err != nil {
+		return Message{}, fmt.Errorf("icom: message: %w", err)
+	}
+	m := Message{ResourceID: resourceID(header.Get(HeaderResourceID)), Body: b}
+	if rest > 0 {
+		m.blame(fmt.Sprintf("message has %d bytes, want at most %d", int64(len(b))+rest, limits.MessageBytes))
 	}
 	if len(b) == 0 {
-		return nil, errors.New("icom: message is empty")
+		m.blame("message is empty")
 	}
-	return b, nil
+	mediaType, params, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		m.blame("charset is not utf-8")
+	}
+	if err != nil || mediaType != TypeXML {
+		m.blame("content type is not " + TypeXML)
+	}
+	return m, nil
+}
+
+func (m *Message) blame(fault string) {
+	if m.Fault != "" {
+		m.Fault += "; "
+	}
+	m.Fault += fault
 }
 
 // resourceID returns the identifier, or nothing where it is not one that can be stored

@@ -85,36 +85,77 @@ func TestAnIdentifierThatIsNoneIsAFaultOfItsMessageOnly(t *testing.T) {
 
 func TestRefusesWhatBreaksTheProtocol(t *testing.T) {
 	t.Parallel()
-	part := func(head string) string { return "--b\r\n" + head + "\r\n<a/>\r\n--b--\r\n" }
 	for name, c := range map[string]struct {
 		header http.Header
 		body   string
 		reason string
 	}{
-		"no content type":         {headers(), "<a/>", "content type"},
-		"json":                    {headers("Content-Type", "application/json"), "{}", "neither"},
-		"charset":                 {headers("Content-Type", "application/xml; charset=iso-8859-1"), "<a/>", "charset"},
-		"empty":                   {headers("Content-Type", icom.TypeMessage), "", "empty"},
-		"not gzip":                {headers("Content-Type", icom.TypeMessage, "Content-Encoding", "gzip"), "<a/>", "not gzip"},
-		"deflate":                 {headers("Content-Type", icom.TypeMessage, "Content-Encoding", "deflate"), "<a/>", "Content-Encoding"},
-		"gzip twice":              {headers("Content-Type", icom.TypeMessage, "Content-Encoding", "gzip", "Content-Encoding", "gzip"), "", "more than one"},
-		"truncated gzip":          {headers("Content-Type", icom.TypeMessage, "Content-Encoding", "gzip"), zipped(t, "<a/>")[:12], "EOF"},
-		"no boundary":             {headers("Content-Type", "multipart/mixed"), twoParts, "boundary"},
-		"long boundary":           {headers("Content-Type", "multipart/mixed; boundary="+strings.Repeat("b", 71)), twoParts, "boundary"},
-		"another boundary":        {headers("Content-Type", "multipart/mixed; boundary=other"), twoParts, "part 0"},
-		"no part":                 {headers("Content-Type", "multipart/mixed; boundary=b"), "--b--\r\n", "without parts"},
-		"truncated multipart":     {headers("Content-Type", quotedBoundary), twoParts[:len(twoParts)-30], "part 1"},
-		"charset of a part":       {headers("Content-Type", "multipart/mixed; boundary=b"), part("Content-Type: application/xml; charset=latin1\r\n"), "charset"},
-		"type of a part":          {headers("Content-Type", "multipart/mixed; boundary=b"), part("Content-Type: text/html\r\n"), "content type"},
-		"a part with gzip inside": {headers("Content-Type", "multipart/mixed; boundary=b"), part("Content-Encoding: gzip\r\n"), "of its own"},
-		"a quoted-printable part": {headers("Content-Type", "multipart/mixed; boundary=b"), part("Content-Transfer-Encoding: quoted-printable\r\n"), "of its own"},
-		"an empty part":           {headers("Content-Type", "multipart/mixed; boundary=b"), "--b\r\n\r\n\r\n--b--\r\n", "empty"},
+		"no content type":     {headers(), "<a/>", "content type"},
+		"another multipart":   {headers("Content-Type", "multipart/related; boundary=b"), "--b\r\n\r\n<a/>\r\n--b--\r\n", "neither"},
+		"not gzip":            {headers("Content-Type", icom.TypeMessage, "Content-Encoding", "gzip"), "<a/>", "not gzip"},
+		"deflate":             {headers("Content-Type", icom.TypeMessage, "Content-Encoding", "deflate"), "<a/>", "Content-Encoding"},
+		"gzip twice":          {headers("Content-Type", icom.TypeMessage, "Content-Encoding", "gzip", "Content-Encoding", "gzip"), "", "more than one"},
+		"truncated gzip":      {headers("Content-Type", icom.TypeMessage, "Content-Encoding", "gzip"), zipped(t, "<a/>")[:12], "EOF"},
+		"no boundary":         {headers("Content-Type", "multipart/mixed"), twoParts, "boundary"},
+		"long boundary":       {headers("Content-Type", "multipart/mixed; boundary="+strings.Repeat("b", 71)), twoParts, "boundary"},
+		"another boundary":    {headers("Content-Type", "multipart/mixed; boundary=other"), twoParts, "part 0"},
+		"no part":             {headers("Content-Type", "multipart/mixed; boundary=b"), "--b--\r\n", "without parts"},
+		"truncated multipart": {headers("Content-Type", quotedBoundary), twoParts[:len(twoParts)-30], "part 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := icom.ReadMessages(c.header, strings.NewReader(c.body), limits())
 			require.ErrorContains(t, err, c.reason)
 			require.NotContains(t, err.Error(), "<a/>")
+		})
+	}
+}
+
+// One message of a batch is at fault, in every way that leaves the messages told apart: it says so itself and keeps
+// its identifier and what may be kept of its body, and the others are as if nothing was.
+func TestAFaultOfOneMessageIsNotTheBatchs(t *testing.T) {
+	t.Parallel()
+	const xml = "Content-Type: application/xml; charset=utf-8"
+	exact := strings.Repeat("x", int(limits().MessageBytes))
+	for name, c := range map[string]struct{ head, body, kept, fault string }{
+		"exactly at the limit":      {xml, exact, exact, ""},
+		"one byte over the limit":   {xml, exact + "y", exact, "message has 65537 bytes, want at most 65536"},
+		"far over the limit":        {xml, exact + exact, exact, "message has 131072 bytes, want at most 65536"},
+		"empty":                     {xml, "", "", "message is empty"},
+		"charset":                   {"Content-Type: application/xml; charset=latin1", "<a/>", "<a/>", "charset is not utf-8"},
+		"type":                      {"Content-Type: text/xml", "<a/>", "<a/>", "content type is not application/xml"},
+		"a type that is none":       {"Content-Type: ;;", "<a/>", "<a/>", "content type is not application/xml"},
+		"a parameter that is none":  {"Content-Type: application/xml; charset", "<a/>", "<a/>", "content type is not application/xml"},
+		"gzip inside":               {xml + "\r\nContent-Encoding: gzip", "<a/>", "<a/>", "part has a Content-Encoding of its own"},
+		"quoted-printable":          {xml + "\r\nContent-Transfer-Encoding: quoted-printable", "<a/>", "<a/>", "part has a Content-Transfer-Encoding of its own"},
+		"more than one thing wrong": {"Content-Type: text/html; charset=latin1", "", "", "message is empty; charset is not utf-8; content type is not application/xml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good := func(id string) string {
+				return "--b\r\n" + xml + "\r\nPI-ResourceId: " + id + "\r\n\r\n<" + id + "/>\r\n"
+			}
+			answer := good("g1") + "--b\r\n" + c.head + "\r\nPI-ResourceId: bad\r\n\r\n" + c.body + "\r\n" + good("g2") + "--b--\r\n"
+			want := []icom.Message{
+				{ResourceID: "g1", Body: []byte("<g1/>")},
+				{ResourceID: "bad", Body: []byte(c.kept), Fault: c.fault},
+				{ResourceID: "g2", Body: []byte("<g2/>")},
+			}
+			h := headers("Content-Type", "multipart/mixed; boundary=b")
+			got, err := icom.ReadMessages(h, strings.NewReader(answer), limits())
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			h.Set("Content-Encoding", "gzip")
+			got, err = icom.ReadMessages(h, iotest.HalfReader(strings.NewReader(zipped(t, answer))), limits())
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+
+			if first, more, _ := strings.Cut(c.head, "\r\n"); more == "" && first != "Content-Type: ;;" {
+				h := headers("Content-Type", strings.TrimPrefix(first, "Content-Type: "), icom.HeaderResourceID, "bad")
+				got, err := icom.ReadMessages(h, strings.NewReader(c.body), limits())
+				require.NoError(t, err)
+				require.Equal(t, want[1:2], got, "an answer of one message")
+			}
 		})
 	}
 }
@@ -129,12 +170,11 @@ func TestLimitsHoldAfterDecompression(t *testing.T) {
 	require.ErrorIs(t, err, icom.ErrTooLarge)
 	require.Less(t, read.n, len(bomb)/2, "and stops reading")
 
-	h = headers("Content-Type", icom.TypeMessage)
+	inPart := "--b\r\nContent-Type: application/xml\r\n\r\n" + strings.Repeat("0", 24<<20) + "\r\n--b--\r\n"
+	_, err = icom.ReadMessages(headers("Content-Type", "multipart/mixed; boundary=b", "Content-Encoding", "gzip"), strings.NewReader(zipped(t, inPart)), limits())
+	require.ErrorIs(t, err, icom.ErrTooLarge, "also within one part")
+
 	exact := strings.Repeat("x", int(limits().MessageBytes))
-	_, err = icom.ReadMessages(h, strings.NewReader(exact), limits())
-	require.NoError(t, err)
-	_, err = icom.ReadMessages(h, strings.NewReader(exact+"x"), limits())
-	require.ErrorIs(t, err, icom.ErrTooLarge)
 
 	many := strings.Repeat("--b\r\n\r\n<a/>\r\n", 11) + "--b--\r\n"
 	_, err = icom.ReadMessages(headers("Content-Type", "multipart/mixed; boundary=b"), strings.NewReader(many), limits())
@@ -221,7 +261,8 @@ func FuzzReadMessages(f *testing.F) {
 		require.LessOrEqual(t, len(got), limits().Messages)
 		total := 0
 		for _, m := range got {
-			require.NotEmpty(t, m.Body)
+			require.True(t, len(m.Body) > 0 || m.Fault != "")
+			require.LessOrEqual(t, len(m.Fault), 512)
 			require.LessOrEqual(t, len(m.Body), int(limits().MessageBytes))
 			require.NotContains(t, m.ResourceID, "\n")
 			total += len(m.Body)

@@ -64,8 +64,13 @@ type Message struct {
 	// key on which receivers drop duplicates. Empty when the bank sent none, which
 	// the receiver must treat as a fault of the message, not of the batch.
 	ResourceID string
-	// Body is the payload, decompressed, otherwise untouched.
+	// Body is the payload, decompressed, otherwise untouched. Of a message at fault it may be
+	// cut off, or missing.
 	Body []byte
+	// Fault says why the message cannot be taken as it is, without quoting it: too large,
+	// empty, of another type, charset or encoding. It is the message's alone: the receiver
+	// puts this one aside and goes on. Empty: none. Between processes it is cut off at 512 bytes.
+	Fault string
 }
 
 // PullRequest asks for the next messages of a slot's stream.
@@ -142,7 +147,9 @@ type Transport interface {
 	// Ready reports whether a request could be made now for this channel and ISPB:
 	// name resolved, certificates valid, TLS established. It makes no request.
 	Ready(ctx context.Context, channel pix.Channel, ispb pix.ISPB) error
-	// Pull reads from the slot's stream. A 204 is a result without messages.
+	// Pull reads from the slot's stream. A 204 is a result without messages. An answer whose
+	// messages can be told apart and whose cursor is known is a result, whatever is wrong
+	// with a message of it (Message.Fault): asked for again it would be the same for ever.
 	Pull(ctx context.Context, req PullRequest) (PullResult, error)
 	// Send posts messages. It may be repeated only by resending the very same messages.
 	Send(ctx context.Context, req SendRequest) (SendResult, error)

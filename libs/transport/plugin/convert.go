@@ -54,7 +54,7 @@ func exchangeFromWire(x *transportv1.Exchange) transport.Exchange {
 func pullResultToWire(r transport.PullResult) *transportv1.PullResponse {
 	messages := make([]*transportv1.Message, len(r.Messages))
 	for i, m := range r.Messages {
-		messages[i] = &transportv1.Message{ResourceId: m.ResourceID, Body: m.Body}
+		messages[i] = &transportv1.Message{ResourceId: m.ResourceID, Body: m.Body, Fault: clean(m.Fault)}
 	}
 	return &transportv1.PullResponse{
 		Exchange: exchangeToWire(r.Exchange), Messages: messages, Cursor: r.Cursor, TookNanos: int64(r.Took),
@@ -66,7 +66,7 @@ func pullResultFromWire(r *transportv1.PullResponse) transport.PullResult {
 		Exchange: exchangeFromWire(r.GetExchange()), Cursor: r.GetCursor(), Took: time.Duration(r.GetTookNanos()),
 	}
 	for _, m := range r.GetMessages() {
-		out.Messages = append(out.Messages, transport.Message{ResourceID: m.GetResourceId(), Body: m.GetBody()})
+		out.Messages = append(out.Messages, transport.Message{ResourceID: m.GetResourceId(), Body: m.GetBody(), Fault: clean(m.GetFault())})
 	}
 	return out
 }

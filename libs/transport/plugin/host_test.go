@@ -188,6 +188,12 @@ func crossing(t *testing.T, tr transport.Transport) {
 	require.Equal(t, fmt.Sprintf("%d/%d", p.NotAfter.Boot, p.NotAfter.Wall.UnixNano()), r.Cursor)
 	require.Equal(t, []transport.Message{{ResourceID: "id", Body: []byte("body")}}, r.Messages)
 
+	r, err = pull(ctx, tr, 1, "g", "fault")
+	require.NoError(t, err, "a fault of one message is not the answer's")
+	require.Equal(t, []transport.Message{
+		{ResourceID: "id", Body: []byte("body")},
+		{ResourceID: "bad", Fault: "empty?? " + strings.Repeat("x", 504)},
+	}, r.Messages)
 	r, err = pull(ctx, tr, 1, "g", "full")
 	require.NoError(t, err, "the largest legal answer fits")
 	require.Len(t, r.Messages, transport.MaxMessages)

@@ -130,6 +130,8 @@ func (s *stub) Pull(ctx context.Context, in transport.PullRequest) (transport.Pu
 		r.Cursor = "/next\r\nX-Header: smuggled"
 	case "bad-id":
 		r.Messages[0].ResourceID = "\xff\xfe"
+	case "fault":
+		r.Messages = append(r.Messages, transport.Message{ResourceID: "bad", Fault: "empty\x00\xff " + strings.Repeat("x", 1000)})
 	case "full":
 		r.Messages = nil
 		for range transport.MaxMessages {

@@ -167,7 +167,7 @@ func TestSpoiledAnswersAreMalformedAndSettled(t *testing.T) {
 	t.Parallel()
 	pki := authority(t)
 	for _, spoil := range []icomtest.Malformed{
-		icomtest.NoBoundary, icomtest.NoCursor, icomtest.WrongCharset, icomtest.TruncatedMultipart,
+		icomtest.NoBoundary, icomtest.NoCursor, icomtest.TruncatedMultipart,
 		icomtest.NotGzip, icomtest.GzipBomb, icomtest.Oversize,
 	} {
 		t.Run(string(spoil), func(t *testing.T) {
@@ -182,14 +182,29 @@ func TestSpoiledAnswersAreMalformedAndSettled(t *testing.T) {
 			require.NotEmpty(t, asError(t, err).Reason)
 		})
 	}
-	bank := icomtest.Start(t, icomtest.Config{PKI: pki})
-	require.NoError(t, bank.SetFaults(pix.CPM, icomtest.Fault{Malformed: icomtest.NoResourceID}))
-	bank.Enqueue(pix.CPM, ispb, []byte("<a/>"), []byte("<b/>"))
-	r, err := open(t, configure(t, bank)).Pull(t.Context(), transport.PullRequest{Permit: permit(1, time.Minute), Timeout: 5 * time.Second})
-	require.NoError(t, err)
-	require.Len(t, r.Messages, 2)
-	require.Empty(t, r.Messages[0].ResourceID)
-	require.NotEmpty(t, r.Messages[1].ResourceID)
+}
+
+func TestAFaultOfAMessageIsNotTheAnswers(t *testing.T) {
+	t.Parallel()
+	pki := authority(t)
+	read := func(t *testing.T, spoil icomtest.Malformed) []transport.Message {
+		bank := icomtest.Start(t, icomtest.Config{PKI: pki})
+		require.NoError(t, bank.SetFaults(pix.CPM, icomtest.Fault{Malformed: spoil}))
+		bank.Enqueue(pix.CPM, ispb, []byte("<a/>"), []byte("<b/>"))
+		r, err := open(t, configure(t, bank)).Pull(t.Context(), transport.PullRequest{Permit: permit(1, time.Minute), Timeout: 5 * time.Second})
+		require.NoError(t, err)
+		require.NotEmpty(t, r.Cursor)
+		require.Len(t, r.Messages, 2)
+		return r.Messages
+	}
+	nameless := read(t, icomtest.NoResourceID)
+	require.Empty(t, nameless[0].ResourceID)
+	require.NotEmpty(t, nameless[1].ResourceID)
+	for _, m := range read(t, icomtest.WrongCharset) {
+		require.Equal(t, "charset is not utf-8", m.Fault)
+		require.NotEmpty(t, m.ResourceID)
+		require.NotEmpty(t, m.Body)
+	}
 }
 
 func TestConfiguration(t *testing.T) {

@@ -112,7 +112,7 @@ func TestAnswersThatBreakTheProtocol(t *testing.T) {
 		"a redirect":            "HTTP/1.1 302 Found\r\nLocation: https://elsewhere.example/\r\nContent-Length: 0\r\n\r\n",
 		"switching protocols":   "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n",
 		"a status of the sends": "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n",
-		"an empty message":      "HTTP/1.1 200 OK\r\nPI-Pull-Next: /a\r\nContent-Type: application/xml\r\nContent-Length: 0\r\n\r\n",
+		"no content type":       "HTTP/1.1 200 OK\r\nPI-Pull-Next: /a\r\nContent-Length: 4\r\n\r\n<a/>",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

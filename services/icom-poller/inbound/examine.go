@@ -20,7 +20,13 @@ func examine(msg transport.Message, maxBytes int) (store.Arrival, *store.Poison)
 	}
 	if reason := badID(msg.ResourceID); reason != "" {
 		sum := sha256.Sum256(msg.Body)
+		if msg.Fault != "" {
+			reason += "; " + msg.Fault
+		}
 		return bury("sha256:"+hex.EncodeToString(sum[:]), reason)
+	}
+	if msg.Fault != "" {
+		return bury(msg.ResourceID, msg.Fault)
 	}
 	if len(msg.Body) > maxBytes {
 		return bury(msg.ResourceID, fmt.Sprintf("message has %d bytes, want at most %d", len(msg.Body), maxBytes))

@@ -237,6 +237,38 @@ func TestMessageThatCannotBeReadGoesToTheDeadLetters(t *testing.T) {
 	})
 }
 
+// A part that its framing shows to be at fault is put aside with what there is of it, the others are stored, the
+// cursor goes on; nothing is asked for again.
+func TestAPartAtFaultGoesToTheDeadLettersAlone(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.bank.answer = func(ctx context.Context, n int, p pull) (transport.PullResult, error) {
+			if n == 1 {
+				res, _ := brought("c1", "m1", "m2", "m3", "m4")
+				res.Messages[1].Fault = "charset is not utf-8"
+				res.Messages[2].Fault, res.Messages[2].Body = "message is empty", nil
+				res.Messages[3].Fault, res.Messages[3].ResourceID = "content type is not application/xml", ""
+				return res, nil
+			}
+			return hold(ctx, p.cursor)
+		}
+		b.start()
+		b.after(time.Second)
+		require.Equal(b.t, []string{"grant 1", `pull 1 ""`, `stored 1, cursor "c1"`, `pull 1 "c1"`}, b.story.all())
+		require.Equal(b.t, []string{"m1"}, b.carrier.all())
+		dead := b.store.graves()
+		require.Len(b.t, dead, 3)
+		require.Equal(b.t, "m2", dead[0].MessageID)
+		require.Equal(b.t, "charset is not utf-8", dead[0].Reason)
+		require.Equal(b.t, envelope("pacs.008.spi.1.16"), dead[0].Payload)
+		require.Equal(b.t, "m3", dead[1].MessageID)
+		require.Equal(b.t, "message is empty", dead[1].Reason)
+		require.Equal(b.t, "no PI-ResourceId; content type is not application/xml", dead[2].Reason)
+		require.EqualValues(b.t, 3, b.metric("cabine_inbound_dead_letters_total", "malformed"))
+		require.Zero(b.t, b.metric("cabine_inbound_malformed_answers_total"))
+	})
+}
+
 func TestOtherContentUnderATakenIdentifierIsTold(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {

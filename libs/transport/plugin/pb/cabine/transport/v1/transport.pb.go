@@ -303,8 +303,12 @@ type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// PI-ResourceId; empty when the bank sent none.
 	ResourceId string `protobuf:"bytes,1,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	// The payload, decompressed, otherwise untouched.
-	Body          []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	// The payload, decompressed, otherwise untouched. Of a message at fault it may be cut
+	// off, or missing.
+	Body []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	// Why the message cannot be taken as it is, at most 512 bytes, without quoting it. It is
+	// this message's alone. Empty: no fault.
+	Fault         string `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -351,6 +355,13 @@ func (x *Message) GetBody() []byte {
 		return x.Body
 	}
 	return nil
+}
+
+func (x *Message) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
 }
 
 type CapabilitiesRequest struct {
@@ -1118,11 +1129,12 @@ const file_cabine_transport_v1_transport_proto_rawDesc = "" +
 	"\x14not_after_wall_nanos\x18\x04 \x01(\x03R\x11notAfterWallNanos\"Y\n" +
 	"\bExchange\x121\n" +
 	"\x15first_byte_boot_nanos\x18\x01 \x01(\x03R\x12firstByteBootNanos\x12\x1a\n" +
-	"\bcomplete\x18\x02 \x01(\bR\bcomplete\">\n" +
+	"\bcomplete\x18\x02 \x01(\bR\bcomplete\"T\n" +
 	"\aMessage\x12\x1f\n" +
 	"\vresource_id\x18\x01 \x01(\tR\n" +
 	"resourceId\x12\x12\n" +
-	"\x04body\x18\x02 \x01(\fR\x04body\"\x15\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\x12\x14\n" +
+	"\x05fault\x18\x03 \x01(\tR\x05fault\"\x15\n" +
 	"\x13CapabilitiesRequest\"\xd0\x01\n" +
 	"\x14CapabilitiesResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
