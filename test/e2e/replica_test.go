@@ -200,7 +200,7 @@ func (r *replica) get(path string) (int, string) {
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }() // read below
 	body, _ := io.ReadAll(res.Body)
 	return res.StatusCode, string(body)
 }

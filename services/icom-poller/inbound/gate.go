@@ -107,22 +107,29 @@ func (g *gate) state() error {
 // or when the gate closes again; leave ends it as well.
 func (g *gate) pass(ctx context.Context) (within context.Context, leave func(), err error) {
 	for {
-		g.mu.Lock()
-		open := g.open
-		if g.err == nil {
-			p := &pass{}
-			within, p.turnBack = context.WithCancel(ctx)
-			g.passed[p] = struct{}{}
-			g.mu.Unlock()
-			return within, func() { g.leave(p) }, nil
+		within, leave, open := g.enter(ctx)
+		if within != nil {
+			return within, leave, nil
 		}
-		g.mu.Unlock()
 		select {
 		case <-open:
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		}
 	}
+}
+
+// enter is pass without the wait: it returns no context while the gate is closed, and what will be closed when it opens.
+func (g *gate) enter(ctx context.Context) (within context.Context, leave func(), open <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return nil, nil, g.open
+	}
+	p := &pass{}
+	within, p.turnBack = context.WithCancel(ctx)
+	g.passed[p] = struct{}{}
+	return within, func() { g.leave(p) }, nil
 }
 
 func (g *gate) leave(p *pass) {
