@@ -18,7 +18,8 @@
 //     one statement and one commit. Only after it returned may the next read go out,
 //     which is what tells the bank to forget.
 //   - Once. (message_id, source) is unique: what the bank delivers again, on whatever
-//     slot, is not stored again and not returned again.
+//     slot, is not stored again and not returned again. Other content under an
+//     identifier that is taken is not the same message: it is a dead letter.
 //   - Who may move a cursor. A slot's row carries a term; OpenSession takes the slot
 //     over by counting it up. Whoever holds an older term moves nothing and stores
 //     nothing (ErrStaleTerm): a replica that was paused past its lease does no harm.

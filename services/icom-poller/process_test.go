@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/url"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/icom-poller/inbound"
+	"github.com/cabine-pix/cabine/services/internal/core"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -244,6 +246,21 @@ func TestSpoiledAnswers(t *testing.T) {
 			w.eventually("all to be acknowledged", func() bool { return w.bank.Report().Participant(pix.CPM, ispb).Acked == 8 })
 		})
 	}
+}
+
+// A session whose commits a crash may take back acknowledges nothing: the replica does not start, and says that it
+// is a matter of configuration.
+func TestADatabaseThatMayForgetIsWrongConfiguration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, icomtest.Config{})
+	w.enqueue(1)
+	dsn, err := url.Parse(w.dsn)
+	require.NoError(t, err)
+	dsn.RawQuery += "&synchronous_commit=off"
+	a := w.start("a", map[string]string{"CABINE_POSTGRES_URL": dsn.String()})
+	require.Equal(t, core.ExitUsage, a.wait())
+	require.Zero(t, w.counts().Received)
+	require.Zero(t, w.bank.Report().Participant(pix.CPM, ispb).RequestsTotal)
 }
 
 func TestKilledReplicaIsReplacedWithinItsLease(t *testing.T) {

@@ -16,8 +16,9 @@
 //     The next Pull, and a DELETE, are made only after the transaction that stored the
 //     last batch and moved the cursor was committed.
 //   - Once: a message is stored under its resource id; a repeated delivery adds nothing.
-//   - Nothing silent: a message that cannot be understood goes to the dead letters with its
-//     reason in the same transaction that moves the cursor past it.
+//   - Nothing silent: a message that cannot be taken, for a fault of its own or because its
+//     identifier was taken by other content, goes to the dead letters with its reason in the
+//     same transaction that moves the cursor past it.
 //
 // # A stint
 //
@@ -26,7 +27,7 @@
 //	wait until transport and store are ready
 //	  -> Acquire -> OpenSession (term, cursor)
 //	  -> { Pull -> examine -> Receive -> hand fresh rows to the publisher }
-//	  -> stop or yield: DELETE the stream, CloseSession
+//	  -> stop or yield: DELETE the stream if the last read is stored, CloseSession
 //	  -> Give: released, cooled or lost
 //
 // What ends or delays the loop:
@@ -47,7 +48,9 @@
 // fresh rows in memory. When it overflows its rows are dropped, they are in the table
 // anyway, and the stream has a gap: before anything younger, what the table holds is
 // published, in order. The same reading of the table every 30 s republishes what a dead
-// replica left, and a sweep every minute sends again what was published and is not done.
+// replica left, and a sweep every minute sends again what was published and is not done, less
+// and less often and for ever. Only a fault of a message itself buries it: its consumer's
+// verdict, or the bus that can never take it.
 //
 // # Goroutines
 //
