@@ -80,13 +80,10 @@ func TestLastClassLeavesASharedSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, devtest.Redis(t)).settled()
 	s, _ := w.replica(SetConfig{Slots: 1, Floors: icom(1, 0, 0)})
-	l := w.acquire(s, Poll)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := s.Acquire(ctx, Send)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, l.Release(t.Context()))
-	_, err = s.TryAcquire(t.Context(), Poll)
+	require.NoError(t, w.acquire(s, Poll).Release(t.Context()))
+	mark := time.Now().Add(markFor).UnixMilli()
+	require.NoError(t, w.rdb.Do(t.Context(), "ZADD", w.name+":waiting", mark, "send r9").Err())
+	_, err := s.TryAcquire(t.Context(), Poll)
 	require.ErrorIs(t, err, ErrNoSlot, "a sender's mark stands")
 	start := time.Now()
 	w.acquire(s, Poll)
@@ -178,4 +175,47 @@ func (w *world) hold(ctx context.Context, s *Set, held *atomic.Int32) {
 			w.t.Error(err)
 		}
 	}
+}
+
+// A waiter that gives up withdraws its mark, so that the others do not leave it its share.
+func TestMarkGoesWithItsWaiter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, devtest.Redis(t)).settled()
+	a, _ := w.replica(polls(1))
+	b, k := w.replica(polls(1))
+	w.acquire(a, Poll)
+	marks := func() int64 { return w.rdb.ZCard(t.Context(), w.name+":waiting").Val() }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { _, err := b.Acquire(ctx, Poll); done <- err }()
+	eventually(t, func() bool { return marks() == 1 }, "b waits")
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	k.undos.Wait()
+	require.Zero(t, marks())
+}
+
+// Who was asked to yield and still ends its request counts: the next heartbeats ask no others.
+func TestHeartbeatsAskTheSameLeases(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, devtest.Redis(t)).settled()
+	s, k := w.replica(polls(6), notRunning())
+	var held []*Lease
+	for range 6 {
+		l := w.acquire(s, Poll)
+		l.Served()
+		held = append(held, l)
+	}
+	mark := time.Now().Add(markFor).UnixMilli()
+	require.NoError(t, w.rdb.Do(t.Context(), "ZADD", w.name+":waiting", mark, "poll r9").Err())
+	for range 20 {
+		require.NoError(t, k.renewAll(t.Context()))
+	}
+	asked := 0
+	for _, l := range held {
+		if l.asked() {
+			asked++
+		}
+	}
+	require.Equal(t, 3, asked, "half of six for the one that waits")
 }

@@ -134,6 +134,12 @@ func (l *Lease) Served() {
 // otherwise two classes could hand a slot to and fro for ever (F10).
 func (l *Lease) Yield() <-chan struct{} { return l.yield }
 
+func (l *Lease) asked() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wanted
+}
+
 func (l *Lease) want() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

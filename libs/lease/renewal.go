@@ -10,7 +10,7 @@ import (
 //go:embed scripts/*.lua
 var sources embed.FS
 
-// scripts are the only four ways in which this package changes Redis.
+// scripts are the only four ways in which this package changes who holds what.
 type scripts struct{ acquire, renew, release, cooldown script }
 
 func loadScripts() scripts {
@@ -81,8 +81,14 @@ func (k *Keeper) askToYield(b batch, a renewal) {
 			}
 		}
 		rival, above := k.claims(b.set, class, len(mine), a)
+		// Who was asked before and still ends its request counts: otherwise each heartbeat asks others.
 		for _, l := range mine {
-			if (rival && shared.has(l.slot)) || above > 0 {
+			if l.asked() {
+				above--
+			}
+		}
+		for _, l := range mine {
+			if !l.asked() && ((rival && shared.has(l.slot)) || above > 0) {
 				l.want()
 				above--
 			}

@@ -196,6 +196,7 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 			return l, nil
 		}
 		if ctx.Err() != nil {
+			s.unmark(class)
 			return nil, ctx.Err()
 		}
 		if errors.Is(err, ErrClosed) {
@@ -211,6 +212,7 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 		select {
 		case <-ctx.Done():
 			t.Stop()
+			s.unmark(class)
 			return nil, ctx.Err()
 		case <-s.hint[class]:
 			t.Stop()
@@ -219,6 +221,16 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 			pause = min(2*pause, waitMost)
 		}
 	}
+}
+
+// unmark withdraws the mark of a waiter that gave up: while it stands, the others leave this
+// replica its share. A mark that it misses ends by itself.
+func (s *Set) unmark(class Class) {
+	s.k.undos.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.k.cfg.Timing.RenewTimeout)
+		defer cancel()
+		_ = s.k.redis.rdb.ZRem(ctx, s.keys[1], string(class)+" "+s.k.cfg.Replica).Err()
+	})
 }
 
 // TryAcquire asks Redis once, without a waiting mark.

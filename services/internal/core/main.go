@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"go.uber.org/fx"
 
@@ -160,6 +161,18 @@ func serve[T Config](p process, id Identity, cfg T, log *slog.Logger, wire func(
 		log.Info("told to stop", "signal", s.String())
 	case end := <-ending:
 		code = end.ExitCode
+		if code == ExitClean {
+			// The container hears signals too and was quicker. Ours is the same one and no second
+			// wish to stop, which would abort.
+			runner.Arm()
+			log.Info("told to stop", "signal", end.Signal.String())
+			same := clock.System().NewTimer(time.Second)
+			defer same.Stop()
+			select {
+			case <-signals:
+			case <-same.C():
+			}
+		}
 	}
 	return max(code, stop(app, runner, log, signals))
 }
