@@ -128,13 +128,31 @@ func serve[T Config](p process, id Identity, cfg T, log *slog.Logger, wire func(
 
 	runner := NewRunner(cfg.common().Stop, clock.System(), log, p.exit)
 	defer runner.Disarm()
+	// The watchdog is armed where the signal arrives: everything after may hang, the log too.
+	told := make(chan os.Signal, cap(signals))
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				runner.Arm()
+				select {
+				case told <- s:
+				case <-ended:
+				}
+			case <-ended:
+				return
+			}
+		}
+	}()
 	// Built beside the signals: a constructor may be waiting for a database, and nothing has started yet.
 	built := make(chan *fx.App, 1)
 	go func() { built <- fx.New(App(id, cfg, log, runner, wire)) }()
 	var app *fx.App
 	select {
 	case app = <-built:
-	case s := <-signals:
+	case s := <-told:
 		log.Info("told to stop before the start", "signal", s.String())
 		return ExitClean
 	}
@@ -144,37 +162,35 @@ func serve[T Config](p process, id Identity, cfg T, log *slog.Logger, wire func(
 	}
 	ending := app.Wait()
 
-	if told, err := start(app, log, signals); err != nil {
-		if told {
+	if early, err := start(app, log, told); err != nil {
+		if early {
 			return ExitClean
 		}
 		log.Error("not started", "error", err)
 		return exitCode(err)
-	} else if told {
-		return stop(app, runner, log, signals)
+	} else if early {
+		return stop(app, runner, log, told)
 	}
 	log.Info("started")
 	code := ExitClean
 	select {
-	case s := <-signals:
-		runner.Arm()
+	case s := <-told:
 		log.Info("told to stop", "signal", s.String())
 	case end := <-ending:
 		code = end.ExitCode
 		if code == ExitClean {
 			// The container hears signals too and was quicker. Ours is the same one and no second
 			// wish to stop, which would abort.
-			runner.Arm()
 			log.Info("told to stop", "signal", end.Signal.String())
 			same := clock.System().NewTimer(time.Second)
 			defer same.Stop()
 			select {
-			case <-signals:
+			case <-told:
 			case <-same.C():
 			}
 		}
 	}
-	return max(code, stop(app, runner, log, signals))
+	return max(code, stop(app, runner, log, told))
 }
 
 // start starts the container. told: a signal came meanwhile, which is no failure.
