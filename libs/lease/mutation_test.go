@@ -23,15 +23,15 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 		breaks func(*testing.T, *world, func(...option) (*Set, *Keeper)) bool
 	}{
 		{"a slot with a key is taken", func(s *scripts) {
-			replace(&s.acquire, "if values[s] then return nil end", "")
-			replace(&s.acquire, "if cut('until:' .. s, slot[1]) > now then return nil end", "")
+			replace(&s.acquire, "'NX', ", "")
+			replace(&s.acquire, "if cut('until:' .. s, slot[1], longest) > now then return false end", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			w.acquire(a, Poll)
 			return granted(t, a)
 		}},
 		{"F13 until is asked beside the key", func(s *scripts) {
-			replace(&s.acquire, "if cut('until:' .. s, slot[1]) > now then return nil end", "")
+			replace(&s.acquire, "if cut('until:' .. s, slot[1], longest) > now then return false end", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			w.acquire(a, Poll)
@@ -39,7 +39,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return granted(t, a)
 		}},
 		{"quarantine on a changed incarnation", func(s *scripts) {
-			replace(&s.acquire, "if not unchanged(known[1]) then", "if false then")
+			replace(&s.acquire, "if not (was and", "if false and not (was and")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			w.acquire(a, Poll)
@@ -137,7 +137,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return w.rdb.Get(t.Context(), w.name+":1").Val() != "theirs poll r9 x"
 		}},
 		{"config record", func(s *scripts) {
-			replace(&s.acquire, "if config_until > now and known[3] ~= config then", "if false then")
+			replace(&s.acquire, "> now and known[3] ~= config then", "> now and false then")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			require.NoError(t, w.acquire(a, Poll).Release(t.Context()))
@@ -165,7 +165,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return w.ttl(1) > time.Minute
 		}},
 		{"F10 the last class leaves a shared slot", func(s *scripts) {
-			replace(&s.acquire, "and not (rival_waits and last == class)", "")
+			replace(&s.acquire, "if is_shared and rival_waits and slot[2] == class then return false end", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			require.NoError(t, w.acquire(a, Poll).Release(t.Context()))
@@ -174,7 +174,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return granted(t, a)
 		}},
 		{"F11 a replica at its share leaves the rest to its peers", func(s *scripts) {
-			replace(&s.acquire, "if peer_waits and (mine >= share or poorer_waits) then", "if false then")
+			replace(&s.acquire, "if peer_waits and (holds[replica] >= share or poorer_waits) then", "if false then")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning(), func(o *replicaOptions) { o.slots = 2 })
 			w.acquire(a, Poll)

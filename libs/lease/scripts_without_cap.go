@@ -13,9 +13,9 @@ func genuine(name, text string) string {
 		return text
 	}
 	for _, check := range []string{
-		"if values[s] then return nil end",
-		"if cut('until:' .. s, slot[1]) > now then return nil end",
-		"if peer_waits and (mine >= share or poorer_waits) then return {'share'} end",
+		"'NX', ",
+		"if cut('until:' .. s, slot[1], longest) > now then return false end",
+		"if peer_waits and (holds[replica] >= share or poorer_waits) then return {'share'} end",
 	} {
 		if !strings.Contains(text, check) {
 			panic("lease: the check to remove is not there: " + check)
