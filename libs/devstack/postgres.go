@@ -131,7 +131,7 @@ func (p *Postgres) args() []string {
 	for _, setting := range []string{
 		"port=" + strconv.Itoa(p.port),
 		"listen_addresses=127.0.0.1",
-		"unix_socket_directories=", // paths of sockets are limited to 107 bytes, those of temporary directories are not
+		"unix_socket_directories=",                     // paths of sockets are limited to 107 bytes, those of temporary directories are not
 		"synchronous_commit=on", "full_page_writes=on", // and fsync, by default: a test of its loss can ALTER SYSTEM
 		"max_connections=300",
 		"shared_buffers=64MB",

@@ -81,7 +81,7 @@ func Leases(cfg LeaseConfig) fx.Option {
 		}))
 }
 
-// checkRedis asks the server whether it may decide permits, until it answers once, and waits for the end of ctx.
+// checkRedis asks the server whether it may decide permits, until it answers once, and then watches it until ctx ends.
 func checkRedis(ctx context.Context, client *lease.Client, timing lease.Timing, clk clock.Clock, log *slog.Logger) error {
 	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
 		advice, err := client.Check(ctx, timing)
@@ -95,12 +95,28 @@ func checkRedis(ctx context.Context, client *lease.Client, timing lease.Timing, 
 			for _, a := range advice {
 				log.Warn("redis could be safer", "reason", a)
 			}
-			<-ctx.Done()
-			return ctx.Err()
+			return watchRedis(ctx, client, timing, clk, log)
 		}
 		log.Error("redis does not answer, no permit can be granted", "error", err)
 		if err := clock.Sleep(ctx, clk, pause); err != nil {
 			return err
+		}
+	}
+}
+
+// recheck is how often a Redis that was fit is asked again: somebody may have changed it, or promoted another.
+const recheck = time.Minute
+
+// watchRedis says so, again and again, when a Redis that was fit no longer is. It does not
+// end the service: that would take the slots from the holders on every replica at once.
+func watchRedis(ctx context.Context, client *lease.Client, timing lease.Timing, clk clock.Clock, log *slog.Logger) error {
+	for {
+		if err := clock.Sleep(ctx, clk, recheck); err != nil {
+			return err
+		}
+		var unfit *lease.UnfitError
+		if _, err := client.Check(ctx, timing); errors.As(err, &unfit) {
+			log.Error("redis must not decide permits any more", "error", err)
 		}
 	}
 }
