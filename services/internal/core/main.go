@@ -128,24 +128,8 @@ func serve[T Config](p process, id Identity, cfg T, log *slog.Logger, wire func(
 
 	runner := NewRunner(cfg.common().Stop, clock.System(), log, p.exit)
 	defer runner.Disarm()
-	// The watchdog is armed where the signal arrives: everything after may hang, the log too.
-	told := make(chan os.Signal, cap(signals))
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		for {
-			select {
-			case s := <-signals:
-				runner.Arm()
-				select {
-				case told <- s:
-				case <-ended:
-				}
-			case <-ended:
-				return
-			}
-		}
-	}()
+	told, end := armed(runner, signals)
+	defer end()
 	// Built beside the signals: a constructor may be waiting for a database, and nothing has started yet.
 	built := make(chan *fx.App, 1)
 	go func() { built <- fx.New(App(id, cfg, log, runner, wire)) }()
@@ -191,6 +175,27 @@ func serve[T Config](p process, id Identity, cfg T, log *slog.Logger, wire func(
 		}
 	}
 	return max(code, stop(app, runner, log, told))
+}
+
+// armed passes signals on and arms the watchdog where the first arrives: everything after
+// may hang, the log too. end stops the passing on.
+func armed(runner *Runner, signals <-chan os.Signal) (told <-chan os.Signal, end func()) {
+	passed, ended := make(chan os.Signal, cap(signals)), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				runner.Arm()
+				select {
+				case passed <- s:
+				case <-ended:
+				}
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return passed, func() { close(ended) }
 }
 
 // start starts the container. told: a signal came meanwhile, which is no failure.
