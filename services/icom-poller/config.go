@@ -120,6 +120,9 @@ func (c Config) Validate() error {
 		c.Base.Validate(), c.ICOM.Validate(), c.Redis.Validate(), c.Lease.Validate(),
 		c.Postgres.Validate(), c.NATS.Validate(), c.Transport.Validate(), c.Poll.validate(), c.Publish.validate(),
 	}
+	if c.Redis.Timeout > c.Lease.RenewTimeout {
+		errs = append(errs, fmt.Errorf("redis.timeout is %v, want at most lease.renew_timeout %v", c.Redis.Timeout, c.Lease.RenewTimeout))
+	}
 	if errors.Join(errs...) == nil {
 		in := c.inbound("check").WithDefaults()
 		errs = append(errs, in.Validate())

@@ -353,6 +353,7 @@ func TestWrongNumbersAreRefused(t *testing.T) {
 		"m above N":       {map[string]string{"ICOM_CPM_MAX_SLOTS": "7"}, "max_slots is 7"},
 		"T too short":     {map[string]string{"CABINE_LEASE_TTL": "9s"}, "TTL is 9s"},
 		"receive above B": {map[string]string{"CABINE_LEASE_RECEIVE_TIMEOUT": "8s"}, "ReceiveTimeout is 8s"},
+		"redis timeout":   {map[string]string{"CABINE_REDIS_TIMEOUT": "1500ms"}, "redis.timeout is 1.5s, want at most"},
 		"placement":       {map[string]string{"CABINE_POLL_PLACEMENT": "random"}, "want spread or leader"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -52,7 +53,7 @@ func run(args []string, out, errOut io.Writer) int {
 		_, _ = io.WriteString(errOut, usage)
 		fs.VisitAll(func(f *flag.Flag) {
 			if f.Usage != "" {
-				_, _ = fmt.Fprintf(errOut, "  -%-10s %s (padrão %q)\n", f.Name, f.Usage, f.DefValue)
+				_, _ = fmt.Fprintf(errOut, "  -%-10s %s (padrão: %s)\n", f.Name, f.Usage, cmp.Or(f.DefValue, "nenhum"))
 			}
 		})
 	}

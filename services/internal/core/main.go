@@ -61,6 +61,9 @@ func run[T Config](p process, name, version string, defaults T, wire func(T) fx.
 		return refuse(p, name, err)
 	}
 	if o.print {
+		for _, w := range warnings {
+			fmt.Fprintf(p.stderr, "%s: %s\n", name, w)
+		}
 		if err := Print(p.stdout, cfg); err != nil {
 			return refuse(p, name, err)
 		}
