@@ -323,11 +323,21 @@ func (k *Keeper) free(ctx context.Context, state, waiting string, slots []string
 	return err
 }
 
+// aside runs f beside its caller and makes Run wait for it. Once the keeper has ended there
+// is nothing left to take back: keys and marks end by themselves.
+func (k *Keeper) aside(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.ended {
+		k.undos.Go(f)
+	}
+}
+
 // undo takes back an acquire whose outcome is not known. It runs beside the caller:
 // Redis may be the reason why the caller is in trouble.
 func (k *Keeper) undo(ctx context.Context, l *Lease) {
 	k.met.undo(l.set)
-	k.undos.Go(func() {
+	k.aside(func() {
 		s := l.set
 		numbers := make([]string, s.cfg.Slots)
 		for i := range numbers {

@@ -226,7 +226,7 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 // unmark withdraws the mark of a waiter that gave up: while it stands, the others leave this
 // replica its share. A mark that it misses ends by itself.
 func (s *Set) unmark(class Class) {
-	s.k.undos.Go(func() {
+	s.k.aside(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.k.cfg.Timing.RenewTimeout)
 		defer cancel()
 		_ = s.k.redis.rdb.ZRem(ctx, s.keys[1], string(class)+" "+s.k.cfg.Replica).Err()

@@ -243,6 +243,24 @@ func (r *replica) number(msg, attr string) int {
 
 // at returns the time of the first line with a message and slot.
 func (r *replica) at(msg string, slot int) time.Time {
+	if all := r.times(msg, slot); len(all) > 0 {
+		return all[0]
+	}
+	return time.Time{}
+}
+
+// lastBefore returns the time of the last line with a message and slot before a moment.
+func (r *replica) lastBefore(moment time.Time, msg string, slot int) (last time.Time) {
+	for _, t := range r.times(msg, slot) {
+		if t.Before(moment) {
+			last = t
+		}
+	}
+	return last
+}
+
+// times returns the times of all lines with a message and slot, in order.
+func (r *replica) times(msg string, slot int) (all []time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, line := range r.lines {
@@ -252,10 +270,10 @@ func (r *replica) at(msg string, slot int) time.Time {
 				when = at
 			}
 			t, _ := time.Parse(time.RFC3339Nano, when)
-			return t
+			all = append(all, t)
 		}
 	}
-	return time.Time{}
+	return all
 }
 
 // get asks the admin server.

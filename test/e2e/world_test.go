@@ -170,6 +170,10 @@ func (w *world) booksAgree() {
 	require.EqualValues(w.t, p.Enqueued, c.Done, "everything is stored and done")
 	require.Zero(w.t, c.Dead, "nothing is buried")
 	sent := w.bank.IDs(pix.CPM, ispb).Enqueued
+	// A consumer notes what it saw after the row was closed.
+	w.eventually("the consumers to have noted what they closed", func() bool {
+		return len(w.core.distinct()) >= len(sent) && w.core.effects() >= len(sent)
+	})
 	require.ElementsMatch(w.t, sent, w.core.distinct(), "the consumers saw every message")
 	require.Equal(w.t, len(sent), w.core.effects(), "and each had its effect once")
 	require.LessOrEqual(w.t, p.PeakRequests, slots)

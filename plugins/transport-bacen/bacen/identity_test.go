@@ -39,7 +39,7 @@ func install(t *testing.T, id bacen.Identity, pair tls.Certificate) {
 
 func pullOnce(t *testing.T, tr transport.Transport, p transport.Permit) error {
 	t.Helper()
-	_, err := tr.Pull(t.Context(), transport.PullRequest{Permit: p, Timeout: 5 * time.Second})
+	_, err := tr.Pull(t.Context(), transport.PullRequest{Permit: p, Timeout: 30 * time.Second})
 	return err
 }
 
