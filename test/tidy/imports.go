@@ -69,6 +69,7 @@ func homes() []home {
 		{"google.golang.org/grpc", []string{"libs/transport/plugin"}, "gRPC stays inside libs/transport/plugin"},
 		{"github.com/hashicorp/go-hclog", []string{"libs/transport/plugin"}, "hclog becomes slog inside libs/transport/plugin"},
 		{"github.com/knadh/koanf", []string{"services/internal/core"}, "configuration is read in services/internal/core"},
+		{"github.com/failsafe-go/failsafe-go", []string{"libs/resilience"}, "retries and breakers are policies of libs/resilience"},
 		{"go.uber.org/fx", []string{"services"}, "libs have plain constructors; wiring is in services"},
 	}
 }
