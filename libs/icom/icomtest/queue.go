@@ -21,6 +21,7 @@ const rememberedCursors = 4096
 type message struct {
 	id         string
 	body       []byte
+	at         clock.Reading // when it was enqueued
 	deliveries int
 	acked      bool
 }
@@ -56,6 +57,7 @@ type queue struct {
 	overAt  int
 	ids     []*message // everything ever enqueued
 	traffic *icom.Traffic
+	waits   waits
 
 	enqueued, delivered, acked, redelivered, received uint64
 }
@@ -86,9 +88,9 @@ func (q *queue) enqueue(bodies ...[]byte) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ids := make([]string, 0, len(bodies))
-	now := q.cfg.Clock.Now().Wall
+	now := q.cfg.Clock.Now()
 	for _, body := range bodies {
-		m := &message{id: q.newID(now), body: body}
+		m := &message{id: q.newID(now.Wall), body: body, at: now}
 		ids = append(ids, m.id)
 		q.waiting = append(q.waiting, m)
 		if !q.cfg.ForgetIDs {
@@ -123,10 +125,13 @@ func (q *queue) hand(s *stream, most int) []*message {
 	if len(q.waiting) == 0 {
 		q.waiting = nil
 	}
+	now := q.cfg.Clock.Now()
 	for _, m := range batch {
 		m.deliveries++
 		if m.deliveries > 1 {
 			q.redelivered++
+		} else {
+			q.waits.add(now.Elapsed(m.at))
 		}
 	}
 	q.delivered += uint64(n)
@@ -308,7 +313,7 @@ func (q *queue) fill(p *Participant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p.Enqueued, p.Delivered, p.Acked, p.Redelivered = q.enqueued, q.delivered, q.acked, q.redelivered
-	p.Received, p.Queued = q.received, len(q.waiting)
+	p.Received, p.Queued, p.Waits = q.received, len(q.waiting), q.waits.report()
 }
 
 // known returns the identifiers of everything enqueued and of what was confirmed.

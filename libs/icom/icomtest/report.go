@@ -39,6 +39,8 @@ type Participant struct {
 	// Received counts messages that the participant sent.
 	Received   uint64 `json:"received"`
 	Violations int    `json:"violations"`
+	// Waits of the messages for the participant.
+	Waits Waits `json:"waits"`
 }
 
 // IDs are the PI-ResourceIds of the messages for a participant, in the order of their arrival.
