@@ -68,6 +68,8 @@ func homes() []home {
 		{"github.com/hashicorp/go-plugin", []string{"libs/transport/plugin"}, "processes of transports are in libs/transport/plugin"},
 		{"google.golang.org/grpc", []string{"libs/transport/plugin"}, "gRPC stays inside libs/transport/plugin"},
 		{"github.com/hashicorp/go-hclog", []string{"libs/transport/plugin"}, "hclog becomes slog inside libs/transport/plugin"},
+		{"github.com/russellhaering/goxmldsig", []string{"libs/signature"}, "XML is canonicalised in libs/signature"},
+		{"github.com/beevik/etree", []string{"libs/signature"}, "XML is canonicalised in libs/signature"},
 		{"github.com/knadh/koanf", []string{"services/internal/core"}, "configuration is read in services/internal/core"},
 		{"github.com/failsafe-go/failsafe-go", []string{"libs/resilience"}, "retries and breakers are policies of libs/resilience"},
 		{"go.uber.org/fx", []string{"services"}, "libs have plain constructors; wiring is in services"},
@@ -87,13 +89,14 @@ func libraries() map[string][]string {
 		"libs/transport/plugin":        {"libs/transport"},
 		"libs/transport/guard":         {"libs/transport"},
 		"libs/transport/transporttest": {"libs/transport", "libs/icom"},
+		"libs/corebank/corebanktest":   {"libs/corebank"},
 		"libs/devstack/devtest":        {"libs/devstack"},
 	}
 }
 
 // support are packages for tests, which every test may import.
 func support() []string {
-	return []string{"libs/devstack", "libs/icom/icomtest", "libs/transport/transporttest"}
+	return []string{"libs/devstack", "libs/icom/icomtest", "libs/transport/transporttest", "libs/corebank/corebanktest", "libs/signature/signaturetest"}
 }
 
 // checkImports holds every package to the layout: words <- means <- a service's rules <- wiring.
