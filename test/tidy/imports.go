@@ -85,6 +85,7 @@ func libraries() map[string][]string {
 		"libs/slotpool":                {"libs/lease", "libs/transport"},
 		"libs/leader":                  {"libs/lease"},
 		"libs/icom/icomtest":           {"libs/icom"},
+		"libs/icom/spitest":            {"libs/icom", "libs/iso20022", "libs/signature"},
 		"libs/iso20022":                {},
 		"libs/transport/plugin":        {"libs/transport"},
 		"libs/transport/guard":         {"libs/transport"},
@@ -96,7 +97,7 @@ func libraries() map[string][]string {
 
 // support are packages for tests, which every test may import.
 func support() []string {
-	return []string{"libs/devstack", "libs/icom/icomtest", "libs/transport/transporttest", "libs/corebank/corebanktest", "libs/signature/signaturetest"}
+	return []string{"libs/devstack", "libs/icom/icomtest", "libs/icom/spitest", "libs/transport/transporttest", "libs/corebank/corebanktest", "libs/signature/signaturetest"}
 }
 
 // checkImports holds every package to the layout: words <- means <- a service's rules <- wiring.

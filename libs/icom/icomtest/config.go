@@ -2,6 +2,7 @@ package icomtest
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/clock"
@@ -72,6 +73,8 @@ type Config struct {
 	// OnReceive, if set, is called with every message that a participant sent, after it
 	// was stored and before the answer. It must not block for long: the request is in progress.
 	OnReceive func(Received)
+	// Control, if set, answers on the control port what the bank's own controls do not.
+	Control http.Handler
 	// AllowViolations keeps Start from failing the test that caused a violation.
 	AllowViolations bool
 	// Clock. Default clock.System().

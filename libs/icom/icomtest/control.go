@@ -33,7 +33,7 @@ const (
 //	GET  /ids?channel=&ispb=                      IDs
 //	GET  /requests?channel=&ispb=                 list of Request, oldest first
 //
-// A rule of /faults has the fields of Fault in snake case, durations as "250ms".
+// A rule of /faults has the fields of Fault in snake case, durations as "250ms". Every other path is Config.Control's.
 func (b *Bank) ServeControl(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var feeds sync.WaitGroup
@@ -59,6 +59,9 @@ func (b *Bank) ServeControl(ctx context.Context, ln net.Listener) error {
 // control routes. Feeds run until ctx ends and are counted in feeds.
 func (b *Bank) control(ctx context.Context, feeds *sync.WaitGroup) http.Handler {
 	mux := http.NewServeMux()
+	if b.cfg.Control != nil {
+		mux.Handle("/", b.cfg.Control)
+	}
 	mux.HandleFunc("POST /enqueue", func(w http.ResponseWriter, r *http.Request) { b.handleEnqueue(ctx, feeds, w, r) })
 	mux.HandleFunc("POST /faults", b.handleFaults)
 	mux.HandleFunc("POST /cut", func(w http.ResponseWriter, r *http.Request) {

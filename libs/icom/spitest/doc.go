@@ -1,0 +1,59 @@
+// Package spitest is the SPI behind the bank of package icomtest: the participants' PI accounts, the orders between
+// them, and the judge of the books. icomtest carries messages and counts requests; this package reads what was sent,
+// moves the money and answers. It is for tests, the demonstration and the benchmarks.
+//
+// # Protocol
+//
+// A participant sends pacs.008 or pacs.004 of 1 to 10 operations. Every operation is an [Order] of its own from then on:
+//
+//	order ----> checked --RJCT to the sender----> rejected
+//	               |
+//	            waiting: forwarded to the credited participant
+//	               |
+//	               +-- ACSP, balance enough ----> settled   ACSC to the debited, ACCC to the credited
+//	               +-- ACSP, balance short -----> rejected  AM04 to both
+//	               +-- RJCT --------------------> rejected  its reason, to the debited alone
+//	               +-- silence to the limit ----> rejected  AB03 to both
+//
+// settled and rejected are final. Money moves in the step to settled and nowhere else: one debit and one credit, at once.
+//
+// The limit is AccptncDtTm + [Config].SettleWithin for PAGPRI, the receipt + SettleWithin for PAGFRD and for returns,
+// AccptncDtTm + ScheduledWithin for PAGAGD. An AccptncDtTm that lies ahead counts as the receipt. An order that arrives
+// later than AccptncDtTm + OrderWithin is refused with AB11 and forwarded to nobody.
+//
+// The SPI writes every message it sends itself: own header, own MsgId (M, 00038166, the milliseconds in nine digits of
+// base 36, fourteen random characters), own signature, the operations unchanged. What waits for one participant, channel
+// and type goes out together, up to 10 operations a message: while one message is being signed, the next one fills.
+//
+// # Identity and authority
+//
+// The certificate of the connection says who sends (the bank's matter); Fr, the ISPB in BizMsgIdr and the signature's
+// certificate must be that participant's own. Who is debited must be the sender (AGNT), who answers must be the credited.
+// Orders are known by EndToEndId or RtrId, never by MsgId.
+//
+// # Failures
+//
+// A fault of the message is told by admi.002 on the channel on which it came, and none of its operations count: schema,
+// version, signature, Fr, To, BizMsgIdr, a pacs.002 from somebody who is not credited, a question about somebody else's
+// account. A fault of an operation is told by pacs.002 RJCT, and the others of its message go on.
+//
+// The same operation again, under any MsgId, within 24 hours: the final answer is told again, or nothing while there is
+// none. This is our reading of the idempotency that the catalogue asks for; Config.RefuseRepeats answers RJCT DUPL
+// instead, which the sender must not take for the fate of its order. Another operation under a known identifier is
+// RJCT DUPL. Neither changes what became of the first.
+//
+// A pacs.002 for an order in a final state changes nothing and is counted ([Counters].LateAnswers after AB03,
+// RepeatedAnswers otherwise). What the real SPI does with it is not published.
+//
+// A notice is queued at the bank and the order moves under one lock, in this order: order, then notice. [Fault] rules
+// drop, repeat and delay notices and answers by seed; the books do not depend on them, which is the point.
+//
+// # Books
+//
+// [SPI.Books] recomputes every account from the orders and compares: balance = opening + credits - debits; an order is
+// settled at most once; returns do not exceed their payment; the sum of all balances never changes. What does not hold
+// is in [Report].Broken.
+//
+// Sources: reference points of ICOM manual 1.12, catalogue 5.13, and the answers of BACEN's staff in
+// bacen/pix-perguntas-e-respostas (366, 426 on timeouts and settlement, 442 on resending, 184 on a foreign pacs.002).
+package spitest
