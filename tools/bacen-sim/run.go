@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
+	"github.com/cabine-pix/cabine/libs/icom/spitest"
 	"github.com/cabine-pix/cabine/libs/pix"
 )
 
@@ -31,6 +32,11 @@ The control port answers GET /report, /violations, /ids, /requests and takes POS
 /faults, /cut; it authenticates nobody. A client's certificate names its ISPB (CN); Host
 must carry no port.
 
+With --participant or --participants the SPI is behind the bank: it reads what is sent,
+settles between the participants' PI accounts and answers. Signature keys are made under
+--pki-dir for participants that name no certificate. The control port then answers GET /books
+and /spi/faults too, and takes POST /participants, /pay and /spi/faults.
+
 `
 
 // options are the flags.
@@ -42,6 +48,8 @@ type options struct {
 	ispbs   []pix.ISPB
 	rate    float64
 	bank    icomtest.Config
+	members []participantFile
+	spi     spitest.Config
 }
 
 // ready is the line that says where everything is.
@@ -53,6 +61,9 @@ type ready struct {
 	PID     int                         `json:"pid"`
 	Seed    uint64                      `json:"seed"`
 	Clients map[pix.ISPB]icomtest.Files `json:"clients"`
+	// SPI is the certificate with which the SPI signs, and Signatures the files of its participants, with --participant.
+	SPI        string                      `json:"spi,omitempty"`
+	Signatures map[pix.ISPB]signatureFiles `json:"signatures,omitempty"`
 }
 
 // run is main with everything passed in. It returns the exit code.
@@ -93,6 +104,8 @@ func parse(args []string) (opt options, help string, err error) {
 		return opt, "", errors.New("--pki-dir is required")
 	case opt.rate < 0 || opt.rate > 0 && len(opt.ispbs) == 0:
 		return opt, "", fmt.Errorf("--rate %g must not be negative and needs an --ispb", opt.rate)
+	case b.Validates && len(opt.members) > 0:
+		return opt, "", errors.New("--validate is the bank's, and the SPI behind it complains by itself")
 	}
 	if b.Seed == 0 {
 		b.Seed = uint64(time.Now().UnixNano())
@@ -125,25 +138,16 @@ func (opt *options) define(fs *flag.FlagSet) {
 	fs.BoolVar(&b.Unmetered, "unmetered", false, "switch the traffic buckets off")
 	fs.BoolVar(&b.Validates, "validate", false, "complain with admi.002 about malformed messages")
 	fs.BoolVar(&b.NoGzip, "no-gzip", false, "answer plain even when the client accepts gzip")
+	opt.defineSPI(fs)
 	fs.BoolVar(&b.ForgetIDs, "forget-ids", false, "keep no list of message identifiers, for long runs")
 }
 
 // serve runs the bank until ctx ends.
 func serve(ctx context.Context, opt options, stdout io.Writer) error {
-	pki, err := icomtest.OpenPKI(opt.pkiDir)
-	if err != nil {
-		return err
-	}
 	line := ready{
 		PKIDir: opt.pkiDir, PID: os.Getpid(), Seed: opt.bank.Seed, Clients: make(map[pix.ISPB]icomtest.Files),
 	}
-	for _, ispb := range opt.ispbs {
-		if line.Clients[ispb], err = pki.WriteClient(opt.pkiDir, ispb); err != nil {
-			return err
-		}
-	}
-	opt.bank.PKI = pki
-	bank, err := icomtest.New(opt.bank)
+	bank, spi, err := open(opt, &line)
 	if err != nil {
 		return err
 	}
@@ -157,6 +161,9 @@ func serve(ctx context.Context, opt options, stdout io.Writer) error {
 		func(ctx context.Context) error { return bank.Serve(ctx, pix.CSM, csm) },
 		func(ctx context.Context) error { return bank.ServeControl(ctx, control) },
 	}
+	if spi != nil {
+		runs = append(runs, func(ctx context.Context) error { return spi.Run(ctx, bank) })
+	}
 	if opt.rate > 0 {
 		for _, ispb := range opt.ispbs {
 			for _, channel := range pix.Channels() {
@@ -169,6 +176,36 @@ func serve(ctx context.Context, opt options, stdout io.Writer) error {
 		return errors.Join(fmt.Errorf("say where it listens: %w", err), closeAll(listeners))
 	}
 	return together(ctx, runs)
+}
+
+// open makes the bank, the SPI behind it if it has participants, and everybody's certificates.
+func open(opt options, line *ready) (*icomtest.Bank, *spitest.SPI, error) {
+	pki, err := icomtest.OpenPKI(opt.pkiDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	clients := opt.ispbs
+	for _, m := range opt.members {
+		if !m.Virtual {
+			clients = append(clients, m.ISPB)
+		}
+	}
+	for _, ispb := range clients {
+		if line.Clients[ispb], err = pki.WriteClient(opt.pkiDir, ispb); err != nil {
+			return nil, nil, err
+		}
+	}
+	cfg := opt.bank
+	cfg.PKI = pki
+	var spi *spitest.SPI
+	if len(opt.members) > 0 {
+		if spi, err = opt.openSPI(line); err != nil {
+			return nil, nil, err
+		}
+		cfg = behind(cfg, spi)
+	}
+	bank, err := icomtest.New(cfg)
+	return bank, spi, err
 }
 
 func listen(ctx context.Context, addrs ...string) ([]net.Listener, error) {

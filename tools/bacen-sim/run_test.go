@@ -120,6 +120,11 @@ func TestExitCodes(t *testing.T) {
 		{"ispb", []string{"--pki-dir", pki, "--ispb", "1"}, exitWrongUse},
 		{"rate for nobody", []string{"--pki-dir", pki, "--rate", "1"}, exitWrongUse},
 		{"count by", []string{"--pki-dir", pki, "--count-by", "bytes"}, exitWrongUse},
+		{"participant", []string{"--pki-dir", pki, "--participant", "12345678"}, exitWrongUse},
+		{"balance", []string{"--pki-dir", pki, "--participant", "12345678=1"}, exitWrongUse},
+		{"flag of a participant", []string{"--pki-dir", pki, "--participant", "12345678=1.00,rich"}, exitWrongUse},
+		{"participants", []string{"--pki-dir", pki, "--participants", "nowhere.json"}, exitWrongUse},
+		{"two that complain", []string{"--pki-dir", pki, "--participant", "12345678=1.00", "--validate"}, exitWrongUse},
 		{"address", []string{"--pki-dir", pki, "--listen-csm", "nowhere:99999"}, exitFailure},
 		{"stopped", []string{"--pki-dir", pki}, exitClean},
 	} {
