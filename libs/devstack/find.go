@@ -14,10 +14,11 @@ import (
 	"strings"
 )
 
-// software is a server that is looked for on the machine and installed when it is not there.
+// software is a server, or a program, that is looked for on the machine and installed when it is not there.
 type software struct {
-	name     string   // in messages
-	server   string   // program whose --version is asked
+	name     string // in messages
+	server   string // program whose --version is asked
+	reads    func(said string) (version, bool)
 	programs []string // all must lie in one directory
 	atLeast  version
 	places   string   // glob of directories of the system beside PATH
@@ -27,14 +28,14 @@ type software struct {
 
 func redisSoftware() software {
 	return software{
-		name: "Redis", server: "redis-server", programs: []string{"redis-server"}, atLeast: version{7, 0},
+		name: "Redis", server: "redis-server", reads: parseVersion, programs: []string{"redis-server"}, atLeast: version{7, 0},
 		packages: []string{"redis-server", "redis-tools"}, unpacked: "usr/bin",
 	}
 }
 
 func postgresSoftware() software {
 	return software{
-		name: "PostgreSQL", server: "postgres", programs: []string{"postgres", "initdb"}, atLeast: version{14, 0},
+		name: "PostgreSQL", server: "postgres", reads: parseVersion, programs: []string{"postgres", "initdb"}, atLeast: version{14, 0},
 		places: "usr/lib/postgresql/*/bin", packages: []string{"postgresql"}, unpacked: "usr/lib/postgresql/*/bin",
 	}
 }
@@ -139,7 +140,7 @@ func (f finder) look(ctx context.Context, sw software) (*programs, []string) {
 	tried := []string{"PATH has no " + strings.Join(sw.programs, " and ")}
 	for _, place := range f.candidates(sw) {
 		out, err := run(ctx, place.env(), place.path(sw.server), "--version")
-		found, ok := parseVersion(out)
+		found, ok := sw.reads(out)
 		switch {
 		case err != nil:
 			tried = append(tried, err.Error())

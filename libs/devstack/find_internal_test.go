@@ -56,6 +56,20 @@ func TestFindTakesTheNewestOfDebiansDirectories(t *testing.T) {
 	require.Equal(t, version{15, 3}, found.version)
 }
 
+func TestFindReadsTheVersionOfXMLLint(t *testing.T) {
+	t.Parallel()
+	f := bareFinder(t)
+	script(t, filepath.Join(f.path, "xmllint"), "echo xmllint: using libxml version 20914 >&2")
+	found, err := f.find(t.Context(), xmllintSoftware())
+	require.NoError(t, err)
+	require.Equal(t, version{2, 9}, found.version)
+
+	script(t, filepath.Join(f.path, "xmllint"), "echo xmllint: using libxml version 21400 >&2")
+	found, err = f.find(t.Context(), xmllintSoftware())
+	require.NoError(t, err)
+	require.Equal(t, version{2, 14}, found.version)
+}
+
 func TestFindFollowsLinksToWhereTheOtherProgramsLie(t *testing.T) {
 	t.Parallel()
 	f := bareFinder(t)

@@ -39,6 +39,9 @@ func TestUnpackChild(t *testing.T) { //nolint:paralleltest // as a child it is t
 	require.True(t, strings.HasPrefix(redis.programs.dir, f.cache), redis.programs.dir)
 	require.True(t, strings.HasPrefix(postgres.programs.dir, f.cache), postgres.programs.dir)
 	require.NoError(t, postgres.CreateDatabase(t.Context(), "there"))
+	said, err := s.XMLLint(t.Context(), "--version")
+	require.NoError(t, err)
+	require.Contains(t, said, "libxml")
 	require.NoError(t, s.Stop())
 	fmt.Println("UNPACKED AND RUN")
 }

@@ -243,6 +243,14 @@ func OwnNATSWith(t testing.TB, o devstack.NATSOptions) *devstack.NATS {
 	return server
 }
 
+// XMLLint runs xmllint in a package whose TestMain calls Main, and returns what it said.
+func XMLLint(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit) // it may have to be installed
+	defer cancel()
+	return stackOf(t).XMLLint(ctx, args...)
+}
+
 // Proxy stands between a client of this test and a server, and is closed with the test.
 func Proxy(t testing.TB, target string) *devstack.Proxy {
 	t.Helper()
