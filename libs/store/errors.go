@@ -18,6 +18,10 @@ var (
 	ErrStaleTerm = errors.New("stale term")
 	// ErrNotFound: the row does not exist or is not in a state that the call moves.
 	ErrNotFound = errors.New("not found")
+	// ErrExceeds: a return would give back more than is left of its original. Nothing was written.
+	ErrExceeds = errors.New("exceeds what is left of the original")
+	// ErrCursor: a listing was asked to go on where none of its pages ended.
+	ErrCursor = errors.New("not a cursor of this listing")
 	// ErrUnavailable: no answer from the database, or one that says "not now". The
 	// outcome is unknown; the call may be repeated.
 	ErrUnavailable = errors.New("database unavailable")
@@ -49,7 +53,7 @@ func translate(op string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrStaleTerm), errors.Is(err, ErrNotFound), errors.Is(err, ErrUnavailable),
+	case errors.Is(err, ErrStaleTerm), errors.Is(err, ErrNotFound), errors.Is(err, ErrExceeds), errors.Is(err, ErrUnavailable),
 		errors.Is(err, ErrRefused), errors.Is(err, ErrSchema), errors.Is(err, ErrNotDurable):
 		return fmt.Errorf("%s: %w", op, err)
 	case errors.Is(err, pgx.ErrNoRows):

@@ -66,8 +66,8 @@ func (d *DB) Ping(ctx context.Context) error {
 	})
 }
 
-// Tx is a transaction of InTx. It is handed to the methods whose names end in Tx and
-// must not be kept.
+// Tx is a transaction of InTx. It is handed to the methods that take one and must not
+// be kept.
 type Tx struct{ tx pgx.Tx }
 
 // InTx runs fn in one transaction: committed if fn returns nil, rolled back otherwise.

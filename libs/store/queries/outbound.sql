@@ -1,0 +1,260 @@
+-- name: ClaimOperations :many
+-- An order whose payment has ended is not there.
+-- Index: outbox_pkey, payments_pkey.
+SELECT o.id, o.payment_id, o.msg_type, o.channel, o.alone, o.created_at, o.attempts,
+       coalesce(o.msg_id, '')::text AS msg_id, o.body
+FROM outbox AS o
+LEFT JOIN payments AS p ON p.id = o.payment_id AND o.msg_type IN ('pacs.008', 'pacs.004')
+WHERE o.id = ANY(@ids::bigint[]) AND NOT o.closed AND p.final IS NOT TRUE
+ORDER BY o.id;
+
+-- name: OpenMessages :many
+-- Index: outbound_messages_pkey, outbox_message.
+SELECT m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
+       ARRAY(SELECT o.id FROM outbox AS o WHERE o.msg_id = m.msg_id ORDER BY o.id)::bigint[] AS operations
+FROM outbound_messages AS m
+WHERE m.msg_id = ANY(@msg_ids::text[]) AND m.state IN ('built', 'unknown')
+ORDER BY m.msg_id;
+
+-- name: BuildMessages :many
+-- A message is stored if each of its operations is free; if it carries them all already, this was done before. It
+-- answers which messages there are now.
+-- Index: outbox_pkey, outbound_messages_pkey.
+WITH drafts AS (
+    SELECT unnest(@msg_ids::text[]) AS msg_id,
+           unnest(@channels::text[]) AS channel,
+           unnest(@msg_types::text[]) AS msg_type,
+           unnest(@attempts::integer[]) AS attempts,
+           unnest(@payloads::bytea[]) AS payload
+), wanted AS (
+    SELECT unnest(@operation_ids::bigint[]) AS id,
+           unnest(@carriers::text[]) AS msg_id
+), held AS (
+    SELECT o.id, o.msg_id, o.closed
+    FROM wanted
+    JOIN outbox AS o ON o.id = wanted.id
+    ORDER BY o.id
+    FOR NO KEY UPDATE OF o
+), complete AS (
+    SELECT wanted.msg_id, bool_and(held.msg_id IS NULL) AS fresh
+    FROM wanted
+    LEFT JOIN held ON held.id = wanted.id
+    GROUP BY wanted.msg_id
+    HAVING bool_and(held.id IS NOT NULL AND held.msg_id IS NULL AND NOT held.closed)
+        OR bool_and(held.msg_id IS NOT NULL AND held.msg_id = wanted.msg_id)
+           AND EXISTS (SELECT FROM outbound_messages AS m WHERE m.msg_id = wanted.msg_id AND m.state = 'built')
+), built AS (
+    INSERT INTO outbound_messages (msg_id, channel, msg_type, attempts, payload)
+    SELECT drafts.msg_id, drafts.channel, drafts.msg_type, drafts.attempts, drafts.payload
+    FROM drafts
+    JOIN complete ON complete.msg_id = drafts.msg_id
+    WHERE complete.fresh
+), carried AS (
+    UPDATE outbox
+    SET msg_id = wanted.msg_id
+    FROM wanted
+    JOIN complete ON complete.msg_id = wanted.msg_id
+    WHERE outbox.id = wanted.id AND complete.fresh
+)
+SELECT complete.msg_id::text AS msg_id FROM complete;
+
+-- name: BeginMessages :execrows
+-- All or none.
+-- Index: outbound_messages_pkey.
+WITH held AS (
+    SELECT m.msg_id, m.state
+    FROM outbound_messages AS m
+    WHERE m.msg_id = ANY(@msg_ids::text[])
+    ORDER BY m.msg_id
+    FOR NO KEY UPDATE
+), open AS (
+    SELECT count(*) AS messages FROM held WHERE held.state IN ('built', 'unknown')
+)
+UPDATE outbound_messages
+SET attempts = outbound_messages.attempts + 1, updated_at = now()
+FROM held, open
+WHERE outbound_messages.msg_id = held.msg_id AND open.messages = cardinality(@msg_ids::text[]);
+
+-- name: MarkSent :exec
+-- Messages, then payments, each locked in the order of its keys, and looked at as they stand then.
+-- Index: outbound_messages_pkey, outbound_receipts_pkey, outbox_message, payments_pkey.
+WITH posted AS (
+    SELECT unnest(@msg_ids::text[]) AS msg_id,
+           unnest(@resource_ids::text[]) AS resource_id
+), held AS (
+    SELECT m.msg_id, m.state
+    FROM outbound_messages AS m
+    WHERE m.msg_id = ANY(@msg_ids::text[])
+    ORDER BY m.msg_id
+    FOR NO KEY UPDATE
+), sent AS (
+    UPDATE outbound_messages
+    SET state = 'sent', reason = '', updated_at = now()
+    FROM held
+    WHERE outbound_messages.msg_id = held.msg_id AND held.state IN ('built', 'unknown')
+), named AS (
+    INSERT INTO outbound_receipts (resource_id, msg_id)
+    SELECT posted.resource_id, posted.msg_id FROM posted WHERE posted.resource_id <> ''
+    ORDER BY posted.resource_id
+    ON CONFLICT DO NOTHING
+), orders AS (
+    SELECT p.id, p.state, held.msg_id
+    FROM held
+    JOIN outbox AS o ON o.msg_id = held.msg_id
+    JOIN payments AS p ON p.id = o.payment_id
+    WHERE o.msg_type IN ('pacs.008', 'pacs.004')
+    ORDER BY p.id
+    FOR NO KEY UPDATE OF p
+), moved AS (
+    UPDATE payments
+    SET state = 'sent', reason = '', detail = '', updated_at = now()
+    FROM orders
+    WHERE payments.id = orders.id AND orders.state IN ('created', 'unknown')
+)
+INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
+SELECT orders.id, orders.state, 'sent', 'icom', '', orders.msg_id
+FROM orders
+WHERE orders.state IN ('created', 'unknown');
+
+-- name: MarkUnknown :many
+-- It answers the orders that the messages carry.
+-- Index: outbound_messages_pkey, outbox_message.
+WITH held AS (
+    SELECT m.msg_id, m.state
+    FROM outbound_messages AS m
+    WHERE m.msg_id = ANY(@msg_ids::text[])
+    ORDER BY m.msg_id
+    FOR NO KEY UPDATE
+), unknown AS (
+    UPDATE outbound_messages
+    SET state = 'unknown', reason = @reason, updated_at = now()
+    FROM held
+    WHERE outbound_messages.msg_id = held.msg_id AND held.state IN ('built', 'unknown')
+)
+SELECT o.payment_id, o.msg_id::text AS msg_id
+FROM held
+JOIN outbox AS o ON o.msg_id = held.msg_id
+WHERE held.state IN ('built', 'unknown') AND o.msg_type IN ('pacs.008', 'pacs.004');
+
+-- name: MarkRefused :many
+-- It answers what the messages carry of payments, and whether the refused attempt was the only one.
+-- Index: outbound_messages_pkey, outbox_message.
+WITH held AS (
+    SELECT m.msg_id, m.state, m.attempts
+    FROM outbound_messages AS m
+    WHERE m.msg_id = ANY(@msg_ids::text[])
+    ORDER BY m.msg_id
+    FOR NO KEY UPDATE
+), refused AS (
+    UPDATE outbound_messages
+    SET state = 'refused', reason = @reason, updated_at = now()
+    FROM held
+    WHERE outbound_messages.msg_id = held.msg_id AND held.state IN ('built', 'unknown', 'sent')
+)
+SELECT o.payment_id, o.msg_type, o.msg_id::text AS msg_id, (o.doubts + held.attempts <= 1)::boolean AS only
+FROM held
+JOIN outbox AS o ON o.msg_id = held.msg_id
+WHERE held.state IN ('built', 'unknown', 'sent') AND o.msg_type IN ('pacs.008', 'pacs.004', 'pacs.002');
+
+-- name: CloseAnsweredMessages :execrows
+-- Nobody resends a message all of whose orders have ended: the SPI has it.
+-- Index: outbound_messages_open, outbox_message, payments_pkey.
+WITH answered AS (
+    SELECT m.msg_id
+    FROM outbound_messages AS m
+    WHERE m.state IN ('built', 'unknown') AND m.updated_at <= now() - @older_than::interval
+      AND EXISTS (SELECT FROM outbox AS o WHERE o.msg_id = m.msg_id)
+      AND NOT EXISTS (
+          SELECT FROM outbox AS o
+          LEFT JOIN payments AS p ON p.id = o.payment_id AND o.msg_type IN ('pacs.008', 'pacs.004')
+          WHERE o.msg_id = m.msg_id AND p.final IS NOT TRUE)
+    ORDER BY m.msg_id
+    FOR NO KEY UPDATE OF m SKIP LOCKED
+)
+UPDATE outbound_messages
+SET state = 'closed', updated_at = now()
+FROM answered
+WHERE outbound_messages.msg_id = answered.msg_id;
+
+-- name: DoubtfulMessages :many
+-- What one replica takes another does not get.
+-- Index: outbound_messages_open, outbox_message.
+WITH due AS (
+    SELECT m.msg_id
+    FROM outbound_messages AS m
+    WHERE m.state IN ('built', 'unknown') AND m.updated_at <= now() - @older_than::interval
+    ORDER BY m.updated_at
+    LIMIT @at_most::integer
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE outbound_messages AS m
+SET updated_at = now()
+FROM due
+WHERE m.msg_id = due.msg_id
+RETURNING m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
+          ARRAY(SELECT o.id FROM outbox AS o WHERE o.msg_id = m.msg_id ORDER BY o.id)::bigint[] AS operations;
+
+-- name: SplitMessage :execrows
+-- Messages, operations, payments, each locked in the order of its keys. What has ended meanwhile is not sent again. The
+-- attempts grow, so that the bus does not take the publication for the one before.
+-- Index: outbound_messages_pkey, outbox_message, payments_pkey.
+WITH refused AS (
+    UPDATE outbound_messages AS m
+    SET state = 'refused', reason = @reason, updated_at = now()
+    WHERE m.msg_id = @msg_id::text AND m.state <> 'refused'
+      AND (SELECT count(*) FROM outbox AS o WHERE o.msg_id = @msg_id::text) > 1
+    RETURNING m.msg_id, m.attempts
+), carried AS (
+    SELECT o.id, o.payment_id, o.msg_type, refused.attempts
+    FROM refused
+    JOIN outbox AS o ON o.msg_id = refused.msg_id
+    ORDER BY o.id
+    FOR NO KEY UPDATE OF o
+), held AS (
+    SELECT p.id, p.state, p.final
+    FROM carried
+    JOIN payments AS p ON p.id = carried.payment_id
+    ORDER BY p.id
+    FOR NO KEY UPDATE OF p
+), touched AS (
+    UPDATE payments SET updated_at = now() FROM held WHERE payments.id = held.id AND NOT held.final
+), noted AS (
+    INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
+    SELECT held.id, held.state, held.state, 'spi', @reason, @msg_id FROM held
+)
+UPDATE outbox
+SET msg_id = NULL, alone = true, published_at = NULL, attempts = outbox.attempts + 1,
+    doubts = outbox.doubts + greatest(carried.attempts - 1, 0)
+FROM carried
+LEFT JOIN held ON held.id = carried.payment_id
+WHERE outbox.id = carried.id AND NOT (held.final IS TRUE AND carried.msg_type IN ('pacs.008', 'pacs.004'));
+
+-- name: MessageState :one
+-- Index: outbound_messages_pkey.
+SELECT state::text AS state FROM outbound_messages WHERE msg_id = @msg_id::text;
+
+-- name: MessageByResource :one
+-- Index: outbound_receipts_pkey, outbound_messages_pkey, outbox_message.
+SELECT m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
+       ARRAY(SELECT o.id FROM outbox AS o WHERE o.msg_id = m.msg_id ORDER BY o.id)::bigint[] AS operations
+FROM outbound_messages AS m
+WHERE m.msg_id = coalesce((SELECT r.msg_id FROM outbound_receipts AS r WHERE r.resource_id = @id::text), @id::text);
+
+-- name: OperationsOf :many
+-- Index: outbox_message.
+SELECT id, payment_id, msg_type, channel, alone, created_at, attempts, coalesce(msg_id, '')::text AS msg_id, body
+FROM outbox
+WHERE msg_id = @msg_id::text
+ORDER BY id;
+
+-- name: HoldPayment :exec
+-- Index: payments_pkey.
+SELECT FROM payments WHERE id = @id::text FOR NO KEY UPDATE;
+
+-- name: OrderSends :one
+-- Index: outbox_once, outbound_messages_pkey.
+SELECT coalesce(sum(o.doubts + coalesce(m.attempts, 0)), 0)::bigint AS sends,
+       coalesce(bool_or(o.msg_id IS NULL AND NOT o.closed OR m.state IN ('built', 'unknown')), false)::boolean AS open
+FROM outbox AS o
+LEFT JOIN outbound_messages AS m ON m.msg_id = o.msg_id
+WHERE o.payment_id = @payment_id AND o.msg_type IN ('pacs.008', 'pacs.004');
