@@ -2,7 +2,9 @@ package lease
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // how Redis names scripts, protects nothing
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -125,23 +127,31 @@ func (c *Client) Check(ctx context.Context, t Timing) (advice []string, err erro
 }
 
 // script is one Lua script, sent by its hash and whole when the server does not know it.
-type script struct {
-	*redis.Script
-	text string
+type script struct{ hash, text string }
+
+func newScript(text string) script {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // how Redis names scripts, protects nothing
+	return script{hash: hex.EncodeToString(sum[:]), text: text}
 }
 
-func newScript(text string) script { return script{redis.NewScript(text), text} }
-
 // run executes s once. It is never repeated after it may have been executed.
-func (c *Client) run(ctx context.Context, s script, keys []string, args ...any) (any, error) {
-	v, err := s.EvalSha(ctx, c.rdb, keys, args...).Result()
+func (c *Client) run(ctx context.Context, s script, keys []any, args ...any) (any, error) {
+	v, err := c.eval(ctx, "evalsha", s.hash, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		v, err = s.Eval(ctx, c.rdb, keys, args...).Result()
+		v, err = c.eval(ctx, "eval", s.text, keys, args)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStoreUnavailable, err)
 	}
 	return v, nil
+}
+
+// eval builds the command in one piece: an acquire has some twenty arguments.
+func (c *Client) eval(ctx context.Context, command, body string, keys, args []any) (any, error) {
+	whole := make([]any, 0, 3+len(keys)+len(args))
+	whole = append(whole, command, body, len(keys))
+	whole = append(append(whole, keys...), args...)
+	return c.rdb.Do(ctx, whole...).Result()
 }
 
 // refused reports whether Redis itself answered with an error, as opposed to not answering.

@@ -104,7 +104,6 @@ func (k *Keeper) NewSet(cfg SetConfig) (*Set, error) {
 	}
 	s := newSet(k, cfg)
 	k.sets[cfg.Name] = s
-	k.met.exist(s)
 	return s, nil
 }
 
@@ -122,7 +121,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	k.mu.Unlock()
 	for _, l := range left {
 		if l.end(Stopped) {
-			k.met.lost(l.set, Stopped)
+			l.set.met.losses[Stopped].Inc()
 		}
 		k.drop(l)
 	}
@@ -154,7 +153,7 @@ func (k *Keeper) adopt(l *Lease) bool {
 	case k.nearer <- struct{}{}:
 	default:
 	}
-	k.met.held(l.set, l.class, 1)
+	l.set.met.classes[l.class].held.Inc()
 	return true
 }
 
@@ -163,7 +162,7 @@ func (k *Keeper) drop(l *Lease) {
 	defer k.mu.Unlock()
 	if _, ok := k.held[l]; ok {
 		delete(k.held, l)
-		k.met.held(l.set, l.class, -1)
+		l.set.met.classes[l.class].held.Dec()
 	}
 }
 
@@ -274,11 +273,11 @@ func (k *Keeper) renewAll(ctx context.Context) error {
 // trusted when it arrives.
 func (k *Keeper) renew(ctx context.Context, batches []batch) error {
 	t := k.cfg.Timing
-	keys := make([]string, 0, 8*len(batches))
+	keys := make([]any, 0, 8*len(batches))
 	args := make([]any, 0, 3+21*len(batches))
 	args = append(args, ms(t.TTL), ms(t.LongestTTL), ms(t.Quarantine()))
 	for _, b := range batches {
-		keys = append(keys, b.set.keys...)
+		keys = append(keys, b.set.keyArgs...)
 		args = append(args, b.set.cfg.Slots, b.set.cfgID, len(b.leases))
 		for _, l := range b.leases {
 			args = append(args, l.slot, string(l.class), l.value)
@@ -304,7 +303,7 @@ func (k *Keeper) renew(ctx context.Context, batches []batch) error {
 		for j, l := range b.leases {
 			l.confirm(sentAt, a.renewed[j])
 		}
-		k.met.quarantine(b.set, a.quarantine)
+		b.set.met.quarantined.Set(a.quarantine.Seconds())
 		k.askToYield(b, a)
 	}
 	return nil
@@ -319,7 +318,11 @@ func (k *Keeper) free(ctx context.Context, state, waiting string, slots []string
 	for _, n := range numbers {
 		args = append(args, n)
 	}
-	_, err := k.redis.run(ctx, k.scripts.release, append([]string{state, waiting}, slots...), args...)
+	keys := []any{state, waiting}
+	for _, x := range slots {
+		keys = append(keys, x)
+	}
+	_, err := k.redis.run(ctx, k.scripts.release, keys, args...)
 	return err
 }
 
@@ -336,7 +339,7 @@ func (k *Keeper) aside(f func()) {
 // undo takes back an acquire whose outcome is not known. It runs beside the caller:
 // Redis may be the reason why the caller is in trouble.
 func (k *Keeper) undo(ctx context.Context, l *Lease) {
-	k.met.undo(l.set)
+	l.set.met.undos.Inc()
 	k.aside(func() {
 		s := l.set
 		numbers := make([]string, s.cfg.Slots)
@@ -354,12 +357,12 @@ func (k *Keeper) cool(ctx context.Context, l *Lease, last clock.Instant) error {
 	if left <= 0 {
 		return k.free(ctx, s.keys[0], s.keys[1], []string{s.keys[1+l.slot]}, l.value, strconv.Itoa(l.slot))
 	}
-	k.met.cooldown(s)
+	s.met.cooldowns.Inc()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.RenewTimeout)
 	defer cancel()
 	tombstone := cooling + " " + string(l.class) + " " + k.cfg.Replica + " " + l.Grant()
 	// Rounded up: a millisecond too few is a millisecond in which the bank may still count.
-	_, err := k.redis.run(ctx, k.scripts.cooldown, []string{s.keys[0], s.keys[1+l.slot]},
+	_, err := k.redis.run(ctx, k.scripts.cooldown, []any{s.keys[0], s.keys[1+l.slot]},
 		l.value, tombstone, ms(left+time.Millisecond-1), ms(t.LongestTTL), l.slot)
 	return err
 }

@@ -57,12 +57,17 @@ type Lease struct {
 func newLease(s *Set, class Class) *Lease {
 	var b [16]byte
 	rand.Read(b[:]) // never fails since Go 1.24
-	token := hex.EncodeToString(b[:])
+	value := make([]byte, 0, 128)
+	value = hex.AppendEncode(value, b[:])
+	value = append(append(value, ' '), class...)
+	value = append(append(value, ' '), s.k.cfg.Replica...)
+	value = append(append(value, ' '), s.k.cfg.Owner...)
+	text := string(value)
 	return &Lease{
 		set:   s,
 		class: class,
-		token: token,
-		value: token + " " + string(class) + " " + s.k.cfg.Replica + " " + s.k.cfg.Owner,
+		token: text[:2*len(b)],
+		value: text,
 		lost:  make(chan struct{}),
 		yield: make(chan struct{}),
 	}
@@ -207,7 +212,7 @@ func (l *Lease) endedLocked() Cause {
 		k := l.set.k
 		if k.clk.Now().Elapsed(l.sentAt) >= k.cfg.Timing.Trust() {
 			l.endLocked(Expired)
-			k.met.lost(l.set, Expired)
+			l.set.met.losses[Expired].Inc()
 		}
 	}
 	return l.ended
@@ -223,7 +228,7 @@ func (l *Lease) confirm(sentAt clock.Reading, renewed bool) {
 	}
 	if !renewed {
 		l.endLocked(Taken)
-		l.set.k.met.lost(l.set, Taken)
+		l.set.met.losses[Taken].Inc()
 		return
 	}
 	l.sentAt = sentAt

@@ -52,28 +52,44 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// exist makes a set's series exist before their first event, so that a rate sees it.
-func (m *metrics) exist(s *Set) {
-	for class := range s.cfg.Floors {
-		for _, result := range []string{"granted", "taken", "quarantined", "conflict", "unavailable"} {
-			m.acquires.WithLabelValues(s.cfg.Name, string(class), result)
+// setMetrics are one set's series. They exist before their first event, so that a rate sees it.
+type setMetrics struct {
+	classes     map[Class]*classMetrics
+	losses      map[Cause]prometheus.Counter
+	cooldowns   prometheus.Counter
+	undos       prometheus.Counter
+	quarantined prometheus.Gauge
+}
+
+type classMetrics struct {
+	answers map[string]prometheus.Counter
+	wait    prometheus.Observer
+	held    prometheus.Gauge
+}
+
+func (m *metrics) of(cfg SetConfig) *setMetrics {
+	sm := &setMetrics{
+		classes:     make(map[Class]*classMetrics, len(cfg.Floors)),
+		losses:      make(map[Cause]prometheus.Counter),
+		cooldowns:   m.cooldowns.WithLabelValues(cfg.Name),
+		undos:       m.undos.WithLabelValues(cfg.Name),
+		quarantined: m.quarantined.WithLabelValues(cfg.Name),
+	}
+	for class := range cfg.Floors {
+		cm := &classMetrics{
+			answers: make(map[string]prometheus.Counter),
+			wait:    m.waits.WithLabelValues(cfg.Name, string(class)),
+			held:    m.holding.WithLabelValues(cfg.Name, string(class)),
 		}
-		m.holding.WithLabelValues(s.cfg.Name, string(class))
+		for _, result := range []string{"granted", "taken", "quarantined", "conflict", "unavailable"} {
+			cm.answers[result] = m.acquires.WithLabelValues(cfg.Name, string(class), result)
+		}
+		sm.classes[class] = cm
 	}
 	for _, c := range []Cause{Expired, Taken, Stopped} {
-		m.losses.WithLabelValues(s.cfg.Name, string(c))
+		sm.losses[c] = m.losses.WithLabelValues(cfg.Name, string(c))
 	}
-	m.cooldowns.WithLabelValues(s.cfg.Name)
-	m.undos.WithLabelValues(s.cfg.Name)
-	m.quarantined.WithLabelValues(s.cfg.Name)
-}
-
-func (m *metrics) acquire(s *Set, c Class, result string) {
-	m.acquires.WithLabelValues(s.cfg.Name, string(c), result).Inc()
-}
-
-func (m *metrics) wait(s *Set, c Class, d time.Duration) {
-	m.waits.WithLabelValues(s.cfg.Name, string(c)).Observe(d.Seconds())
+	return sm
 }
 
 func (m *metrics) renewed(d time.Duration, err error) {
@@ -82,16 +98,4 @@ func (m *metrics) renewed(d time.Duration, err error) {
 		result = "failed"
 	}
 	m.renewals.WithLabelValues(result).Observe(d.Seconds())
-}
-
-func (m *metrics) lost(s *Set, c Cause) { m.losses.WithLabelValues(s.cfg.Name, string(c)).Inc() }
-func (m *metrics) cooldown(s *Set)      { m.cooldowns.WithLabelValues(s.cfg.Name).Inc() }
-func (m *metrics) undo(s *Set)          { m.undos.WithLabelValues(s.cfg.Name).Inc() }
-
-func (m *metrics) held(s *Set, c Class, d float64) {
-	m.holding.WithLabelValues(s.cfg.Name, string(c)).Add(d)
-}
-
-func (m *metrics) quarantine(s *Set, d time.Duration) {
-	m.quarantined.WithLabelValues(s.cfg.Name).Set(d.Seconds())
 }

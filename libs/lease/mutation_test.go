@@ -24,14 +24,14 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 	}{
 		{"a slot with a key is taken", func(s *scripts) {
 			replace(&s.acquire, "'NX', ", "")
-			replace(&s.acquire, "if cut('until:' .. s, slot[1], longest) > now then return false end", "")
+			replace(&s.acquire, "if cut('until:' .. s, before, longest) > now then return false end", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			w.acquire(a, Poll)
 			return granted(t, a)
 		}},
 		{"F13 until is asked beside the key", func(s *scripts) {
-			replace(&s.acquire, "if cut('until:' .. s, slot[1], longest) > now then return false end", "")
+			replace(&s.acquire, "if cut('until:' .. s, before, longest) > now then return false end", "")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			w.acquire(a, Poll)
@@ -165,7 +165,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return w.ttl(1) > time.Minute
 		}},
 		{"F10 the last class leaves a shared slot", func(s *scripts) {
-			replace(&s.acquire, "if is_shared and rival_waits and slot[2] == class then return false end", "")
+			replace(&s.acquire, "local leaves = i > #own and rival_waits and before[2] == class", "local leaves = false")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			require.NoError(t, w.acquire(a, Poll).Release(t.Context()))

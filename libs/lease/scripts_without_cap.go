@@ -14,7 +14,7 @@ func genuine(name, text string) string {
 	}
 	for _, check := range []string{
 		"'NX', ",
-		"if cut('until:' .. s, slot[1], longest) > now then return false end",
+		"if cut('until:' .. s, before, longest) > now then return false end",
 		"if peer_waits and (holds[replica] >= share or poorer_waits) then return {'share'} end",
 	} {
 		if !strings.Contains(text, check) {

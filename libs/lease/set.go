@@ -84,6 +84,15 @@ type slotRange struct{ first, last int }
 
 func (r slotRange) has(slot int) bool { return slot >= r.first && slot <= r.last }
 
+// digits returns the numbers of the range; MaxSlots keeps each to one digit.
+func (r slotRange) digits() string {
+	var b []byte
+	for n := r.first; n <= r.last; n++ {
+		b = append(b, byte('0'+n))
+	}
+	return string(b)
+}
+
 // own returns the slots that only class may take; shared those that every class may.
 func (c SetConfig) own(class Class) slotRange {
 	first := 1
@@ -132,12 +141,24 @@ func (e *ConflictError) Error() string {
 
 // Set is one set of slots as this replica sees it.
 type Set struct {
-	k     *Keeper
-	cfg   SetConfig
-	keys  []string // state, waiting, slot 1..N
-	cfgID string   // what the config record must say
-	turn  map[Class]chan struct{}
-	hint  map[Class]chan struct{}
+	k       *Keeper
+	cfg     SetConfig
+	keys    []string // state, waiting, slot 1..N
+	keyArgs []any    // the same, as arguments of a script
+	cfgID   string   // what the config record must say
+	classes map[Class]*member
+	met     *setMetrics
+}
+
+// member is one class of a set in this process.
+type member struct {
+	turn chan struct{} // held by the one waiter that asks Redis
+	hint chan struct{} // wakes it
+	// args are those of acquire that stay the same; orders its own and shared slots, a
+	// digit each, in every order in which to try them.
+	args   []any
+	orders [][2]any
+	met    *classMetrics
 }
 
 const (
@@ -147,23 +168,44 @@ const (
 )
 
 func newSet(k *Keeper, cfg SetConfig) *Set {
+	t := k.cfg.Timing
 	s := &Set{
-		k:    k,
-		cfg:  cfg,
-		keys: []string{cfg.Name + ":state", cfg.Name + ":waiting"},
-		cfgID: fmt.Sprintf("schema=1 N=%d T=%v B=%v longest=%v",
-			cfg.Slots, k.cfg.Timing.TTL, k.cfg.Timing.BankHold, k.cfg.Timing.LongestTTL),
-		turn: make(map[Class]chan struct{}),
-		hint: make(map[Class]chan struct{}),
+		k:       k,
+		cfg:     cfg,
+		keys:    []string{cfg.Name + ":state", cfg.Name + ":waiting"},
+		cfgID:   fmt.Sprintf("schema=1 N=%d T=%v B=%v longest=%v", cfg.Slots, t.TTL, t.BankHold, t.LongestTTL),
+		classes: make(map[Class]*member, len(cfg.Floors)),
+		met:     k.met.of(cfg),
 	}
 	for n := 1; n <= cfg.Slots; n++ {
 		s.keys = append(s.keys, cfg.Name+":"+strconv.Itoa(n))
 	}
+	for _, key := range s.keys {
+		s.keyArgs = append(s.keyArgs, key)
+	}
 	for class := range cfg.Floors {
-		s.turn[class] = make(chan struct{}, 1)
-		s.hint[class] = make(chan struct{}, 1)
+		m := &member{
+			turn: make(chan struct{}, 1),
+			hint: make(chan struct{}, 1),
+			args: []any{string(class), k.cfg.Replica, s.cfgID, ms(t.TTL), ms(t.LongestTTL), ms(t.Quarantine())},
+			met:  s.met.classes[class],
+		}
+		own, shared := cfg.own(class).digits(), cfg.shared().digits()
+		for i := range cfg.Slots {
+			m.orders = append(m.orders, [2]any{rotated(own, i), rotated(shared, i)})
+		}
+		s.classes[class] = m
 	}
 	return s
+}
+
+// rotated returns s begun at its character number i, counted round and round.
+func rotated(s string, i int) string {
+	if s == "" {
+		return ""
+	}
+	i %= len(s)
+	return s[i:] + s[:i]
 }
 
 // Name returns the set's name.
@@ -177,22 +219,22 @@ func (s *Set) Slots() int { return s.cfg.Slots }
 // and otherwise with growing, jittered pauses of 25 to 500 ms. While it waits, a
 // mark in Redis tells holders that somebody does.
 func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
-	turn, ok := s.turn[class]
+	m, ok := s.classes[class]
 	if !ok {
 		return nil, fmt.Errorf("lease: %s has no class %q", s.cfg.Name, class)
 	}
 	since := s.k.clk.Now()
 	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	pause, reported := waitFirst, ""
 	for {
-		l, err := s.try(ctx, class, markFor)
+		l, err := s.try(ctx, m, class, markFor)
 		if err == nil {
-			s.k.met.wait(s, class, s.k.clk.Now().Elapsed(since))
+			m.met.wait.Observe(s.k.clk.Now().Elapsed(since).Seconds())
 			return l, nil
 		}
 		if ctx.Err() != nil {
@@ -214,7 +256,7 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 			t.Stop()
 			s.unmark(class)
 			return nil, ctx.Err()
-		case <-s.hint[class]:
+		case <-m.hint:
 			t.Stop()
 			pause = waitFirst
 		case <-t.C():
@@ -235,24 +277,25 @@ func (s *Set) unmark(class Class) {
 
 // TryAcquire asks Redis once, without a waiting mark.
 func (s *Set) TryAcquire(ctx context.Context, class Class) (*Lease, error) {
-	if _, ok := s.turn[class]; !ok {
+	m, ok := s.classes[class]
+	if !ok {
 		return nil, fmt.Errorf("lease: %s has no class %q", s.cfg.Name, class)
 	}
-	return s.try(ctx, class, 0)
+	return s.try(ctx, m, class, 0)
 }
 
-func (s *Set) try(ctx context.Context, class Class, mark time.Duration) (*Lease, error) {
+func (s *Set) try(ctx context.Context, m *member, class Class, mark time.Duration) (*Lease, error) {
 	if s.k.closed() {
 		return nil, ErrClosed
 	}
-	l, err := s.ask(ctx, class, mark)
-	s.k.met.acquire(s, class, resultOf(err))
+	l, err := s.ask(ctx, m, class, mark)
+	m.met.answers[resultOf(err)].Inc()
 	var q *QuarantineError
 	switch {
 	case errors.As(err, &q):
-		s.k.met.quarantine(s, q.Remaining)
+		s.met.quarantined.Set(q.Remaining.Seconds())
 	case err == nil:
-		s.k.met.quarantine(s, 0)
+		s.met.quarantined.Set(0)
 	}
 	return l, err
 }
@@ -261,16 +304,16 @@ func (s *Set) try(ctx context.Context, class Class, mark time.Duration) (*Lease,
 // arrived in time is followed by an undo, after which the token is never used again:
 // an acquire that Redis executed but did not answer must not hold a slot for long,
 // and one that arrives late must not find its token alive (F12).
-func (s *Set) ask(ctx context.Context, class Class, mark time.Duration) (*Lease, error) {
-	t := s.k.cfg.Timing
+func (s *Set) ask(ctx context.Context, m *member, class Class, mark time.Duration) (*Lease, error) {
 	l := newLease(s, class)
-	own, shared := s.cfg.own(class), s.cfg.shared()
-	l.sentAt = s.k.clk.Now()
-	callCtx, cancel := context.WithTimeout(ctx, t.RenewTimeout)
+	order := m.orders[rand.IntN(len(m.orders))] //nolint:gosec // order only
+	args := make([]any, 0, 16)
+	args = append(append(args, l.value), m.args...)
+	args = append(args, ms(mark), order[0], order[1])
+	callCtx, cancel := context.WithTimeout(ctx, s.k.cfg.Timing.RenewTimeout)
 	defer cancel()
-	v, err := s.k.redis.run(callCtx, s.k.scripts.acquire, s.keys,
-		l.value, string(class), s.k.cfg.Replica, s.cfgID, ms(t.TTL), ms(t.LongestTTL), ms(t.Quarantine()),
-		own.first, own.last, shared.first, shared.last, rand.IntN(s.cfg.Slots), ms(mark)) //nolint:gosec // order only
+	l.sentAt = s.k.clk.Now()
+	v, err := s.k.redis.run(callCtx, s.k.scripts.acquire, s.keyArgs, args...)
 	if err != nil {
 		s.k.undo(ctx, l)
 		return nil, err
@@ -292,6 +335,12 @@ func (s *Set) ask(ctx context.Context, class Class, mark time.Duration) (*Lease,
 
 // verdict reads the acquire script's answer, which is not trusted to be well formed.
 func (s *Set) verdict(v any) (slot int, err error) {
+	if n, ok := v.(int64); ok {
+		if n < 1 || n > int64(s.cfg.Slots) {
+			return 0, fmt.Errorf("%w: granted slot %d of %d", ErrStoreUnavailable, n, s.cfg.Slots)
+		}
+		return int(n), nil
+	}
 	a, _ := v.([]any)
 	if len(a) == 0 {
 		return 0, fmt.Errorf("%w: unexpected answer %T", ErrStoreUnavailable, v)
@@ -304,11 +353,6 @@ func (s *Set) verdict(v any) (slot int, err error) {
 		text, _ = a[1].(string)
 	}
 	switch word {
-	case "granted":
-		if n < 1 || n > int64(s.cfg.Slots) {
-			return 0, fmt.Errorf("%w: granted slot %d of %d", ErrStoreUnavailable, n, s.cfg.Slots)
-		}
-		return int(n), nil
 	case "taken", "share":
 		return 0, ErrNoSlot
 	case "quarantined":
@@ -356,9 +400,9 @@ func (s *Set) Snapshot(ctx context.Context) ([]Holder, error) {
 
 // nudge wakes the waiters that ask Redis, one per class.
 func (s *Set) nudge() {
-	for _, c := range s.hint {
+	for _, m := range s.classes {
 		select {
-		case c <- struct{}{}:
+		case m.hint <- struct{}{}:
 		default:
 		}
 	}

@@ -1,17 +1,15 @@
 #!lua
 -- Grants one slot of a set, or says why not. All time is the server's.
 -- KEYS: state hash, waiting marks, slot 1 .. slot N
--- ARGV: value, class, replica, config record, ttl, longest, quarantine,
---       first own, last own, first shared, last shared, rotation, mark (0: do not wait)
+-- ARGV: value, class, replica, config record, ttl, longest, quarantine, mark (0: do not wait),
+--       own slots, shared slots: a digit each, in the order in which to try them
+-- Returns the slot's number, or {reason, detail}.
 local state, waiting, n = KEYS[1], KEYS[2], #KEYS - 2
-local value, class, replica, config = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local ttl, longest = tonumber(ARGV[5]), tonumber(ARGV[6])
-local own_first, shared_first = tonumber(ARGV[8]), tonumber(ARGV[10])
-local own, shared = tonumber(ARGV[9]) - own_first + 1, tonumber(ARGV[11]) - shared_first + 1
-local rotation = tonumber(ARGV[12])
+local class, replica, config = ARGV[2], ARGV[3], ARGV[4]
+local longest, own, shared = tonumber(ARGV[6]), ARGV[9], ARGV[10]
 
 -- The slot that is tried first is read with the rest: mostly it is free.
-local first = own > 0 and own_first + rotation % own or shared_first + rotation % shared
+local first = string.sub(own .. shared, 1, 1)
 local known = redis.call('HMGET', state, 'incarnation', 'quarantine_until', 'config', 'config_until',
   'until:' .. first, 'class:' .. first)
 local time = redis.call('TIME')
@@ -46,8 +44,22 @@ if cut('config_until', known[4], longest) > now and known[3] ~= config then
   return {'conflict', known[3]}
 end
 
--- Counts the slots of each replica of this class, holders and waiters alike.
-local values, replicas, holds = nil, 1, {[replica] = 0}
+-- Takes slot s, a digit, if its key is absent and what was granted before is over. The
+-- record of a grant ends with its key. What is the same as before is not written again.
+local function take(s, before, class_before)
+  if cut('until:' .. s, before, longest) > now then return false end
+  local ends = string.format('%.0f', now + ARGV[5])
+  if not redis.call('SET', KEYS[2 + s], ARGV[1], 'NX', 'PXAT', ends) then return false end
+  redis.call('HSET', state, 'until:' .. s, ends, 'config_until', string.format('%.0f', now + longest))
+  if known[3] ~= config then redis.call('HSET', state, 'config', config) end
+  if class_before ~= class then redis.call('HSET', state, 'class:' .. s, class) end
+  return true
+end
+local waited = redis.call('EXISTS', waiting) == 1
+if not waited and take(first, known[5], known[6]) then return tonumber(first) end
+
+-- How many slots each replica of this class has, holders and waiters alike.
+local replicas, holds = 1, {[replica] = 0}
 local function count(r, slots)
   if not holds[r] then
     holds[r] = 0
@@ -55,20 +67,16 @@ local function count(r, slots)
   end
   holds[r] = holds[r] + slots
 end
-local function tally()
-  values = redis.call('MGET', unpack(KEYS, 3))
-  for s = 1, n do
-    if values[s] then
-      local token, c, r = string.match(values[s], '^(%S+) (%S+) (%S+)')
-      if token ~= 'cooling' and c == class then count(r, 1) end
-    end
+local values = redis.call('MGET', unpack(KEYS, 3))
+for s = 1, n do
+  if values[s] then
+    local token, c, r = string.match(values[s], '^(%S+) (%S+) (%S+)')
+    if token ~= 'cooling' and c == class then count(r, 1) end
   end
 end
 
-local marked, rival_waits = false, false
-if redis.call('EXISTS', waiting) == 1 then
-  tally()
-  local peer_waits, poorer_waits = false, false
+local marked, rival_waits, peer_waits, poorer_waits = false, false, false, false
+if waited then
   for _, m in ipairs(redis.call('ZRANGEBYSCORE', waiting, '(' .. now, now + 5000)) do
     local c, r = string.match(m, '^(%S+) (%S+)')
     if c ~= class then
@@ -81,47 +89,31 @@ if redis.call('EXISTS', waiting) == 1 then
       poorer_waits = poorer_waits or holds[r] < holds[replica]
     end
   end
-  local share = math.ceil((own + shared) / replicas)
-  if peer_waits and (holds[replica] >= share or poorer_waits) then return {'share'} end
 end
+local share = math.ceil((#own + #shared) / replicas)
+if peer_waits and (holds[replica] >= share or poorer_waits) then return {'share'} end
 
--- Takes slot s if its key is absent and what was granted before is over.
-local function take(s, is_shared)
-  local slot = s == first and {known[5], known[6]} or redis.call('HMGET', state, 'until:' .. s, 'class:' .. s)
-  if cut('until:' .. s, slot[1], longest) > now then return false end
+local i = 0
+for s in string.gmatch(own .. shared, '.') do
+  i = i + 1
+  local before = redis.call('HMGET', state, 'until:' .. s, 'class:' .. s)
   -- While another class waits, the one that had a shared slot last leaves it.
-  if is_shared and rival_waits and slot[2] == class then return false end
-  return redis.call('SET', KEYS[2 + s], value, 'NX', 'PX', ttl)
-end
-
-local slot
-for i = 0, own - 1 do
-  local s = own_first + (i + rotation) % own
-  if take(s, false) then slot = s break end
-end
-if not slot then
-  for i = 0, shared - 1 do
-    local s = shared_first + (i + rotation) % shared
-    if take(s, true) then slot = s break end
+  local leaves = i > #own and rival_waits and before[2] == class
+  if not leaves and take(s, before[1], before[2]) then
+    if marked then redis.call('ZREM', waiting, class .. ' ' .. replica) end
+    return tonumber(s)
   end
-end
-if slot then
-  redis.call('HSET', state, 'until:' .. slot, now + ttl, 'class:' .. slot, class,
-    'config', config, 'config_until', now + longest)
-  if marked then redis.call('ZREM', waiting, class .. ' ' .. replica) end
-  return {'granted', slot}
 end
 
 -- A key that would outlive the longest lease was left by a clock that stepped back.
-if not values then tally() end
 for s = 1, n do
   if values[s] then
     local left = redis.call('PTTL', KEYS[2 + s])
     if left > longest or left == -1 then redis.call('PEXPIRE', KEYS[2 + s], longest) end
   end
 end
-local mark = tonumber(ARGV[13])
-if mark > 0 and holds[replica] < math.ceil((own + shared) / replicas) then
+local mark = tonumber(ARGV[8])
+if mark > 0 and holds[replica] < share then
   redis.call('ZADD', waiting, now + mark, class .. ' ' .. replica)
   redis.call('PEXPIRE', waiting, 2 * mark)
 end
