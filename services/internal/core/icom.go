@@ -88,6 +88,12 @@ func (c ICOMConfig) Set(name pix.Channel) lease.SetConfig {
 // Pollers returns m, the most slots of a channel that may poll.
 func (c ICOMConfig) Pollers(name pix.Channel) int { return c.channel(name).MaxSlots }
 
+// Senders returns the most slots of a channel that may send: all but those that only pollers take.
+func (c ICOMConfig) Senders(name pix.Channel) int {
+	ch := c.channel(name)
+	return ch.Limit - ch.PollFloor
+}
+
 // Validate names every value that does not fit.
 func (c ICOMConfig) Validate() error {
 	var errs []error

@@ -1,0 +1,61 @@
+package outbound
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/store"
+)
+
+// sweep looks for messages that are due again, until ctx ends: those without a known outcome after
+// their pause, and those that a sender left behind.
+func (c *channel) sweep(ctx context.Context) {
+	retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
+	pause := c.cfg.Resend.Every
+	for clock.Sleep(ctx, c.clk, pause) == nil {
+		pause = c.cfg.Resend.Every
+		if err := c.look(ctx); err != nil && ctx.Err() == nil {
+			pause = max(pause, retry.next())
+			c.log.Warn("resends cannot be read", slog.Any("error", err))
+			continue
+		}
+		retry.reset()
+	}
+}
+
+func (c *channel) look(ctx context.Context) error {
+	room := c.q.room()
+	if room == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
+	defer cancel()
+	r := c.cfg.Resend
+	due, err := c.deps.Store.Due(ctx, c.name, store.Resend{
+		First: r.First, Most: r.Most, Attempts: r.Attempts, LostAfter: r.LostAfter,
+	}, room)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	var parcels []*parcel
+	var lost []pix.MsgID
+	for _, m := range due {
+		if m.State == store.MessageBuilt && m.Attempts > 0 {
+			lost = append(lost, m.MsgID)
+		}
+		parcels = append(parcels, &parcel{
+			id: m.MsgID, msgType: m.MsgType, payload: m.Payload, attempts: m.Attempts, operations: len(m.Operations),
+		})
+		c.m.resends.WithLabelValues(string(c.name), string(m.State)).Inc()
+	}
+	if len(lost) > 0 {
+		if err := c.deps.Store.Unknown(ctx, lost, "its sender recorded no outcome"); err != nil {
+			return err
+		}
+	}
+	c.log.Info("sending again", slog.Int("messages", len(parcels)), slog.Int("left_behind", len(lost)))
+	c.q.adopt(parcels)
+	return nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cabine-pix/cabine/libs/bus"
+	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/iso20022"
+	"github.com/cabine-pix/cabine/libs/lease"
+	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/signature"
+	"github.com/cabine-pix/cabine/libs/slotpool"
+	"github.com/cabine-pix/cabine/libs/store"
+	"github.com/cabine-pix/cabine/libs/telemetry"
+	"github.com/cabine-pix/cabine/libs/transport"
+	"github.com/cabine-pix/cabine/services/internal/core"
+	"github.com/cabine-pix/cabine/services/outbound-sender/outbound"
+)
+
+// newSigner reads the key and the certificate with which everything is signed.
+func newSigner(cfg Config) (*signature.Signer, error) {
+	key, err := signature.LoadKey(cfg.Signature.KeyFile)
+	if err != nil {
+		return nil, core.Misconfigured(fmt.Errorf("signature.key_file: %w", err))
+	}
+	certificates, err := signature.LoadCertificates(cfg.Signature.CertificateFile)
+	if err != nil {
+		return nil, core.Misconfigured(fmt.Errorf("signature.certificate_file: %w", err))
+	}
+	if len(certificates) != 1 {
+		return nil, core.Misconfigured(fmt.Errorf("signature.certificate_file has %d certificates, want one", len(certificates)))
+	}
+	s, err := signature.FromCertificate(key, certificates[0])
+	return s, core.Misconfigured(err)
+}
+
+// slots are the permits of the channels that this service sends on.
+type slots map[pix.Channel]outbound.Slots
+
+func newSlots(
+	cfg Config, keeper *lease.Keeper, t transport.Transport, clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
+) (slots, error) {
+	out := make(slots)
+	for _, name := range cfg.ICOM.Channels() {
+		set, err := keeper.NewSet(cfg.ICOM.Set(name))
+		if err != nil {
+			return nil, core.Misconfigured(err)
+		}
+		pool, err := slotpool.New(cfg.pool(name), slotpool.Deps{
+			Acquire: slotpool.From(set.Acquire), Transport: t, Clock: clk, Log: log, Metrics: reg,
+		})
+		if err != nil {
+			return nil, core.Misconfigured(err)
+		}
+		out[name] = pool
+	}
+	return out, nil
+}
+
+func newSender(
+	cfg Config, s slots, t transport.Transport, db *store.DB, b *bus.Bus, signer *signature.Signer,
+	clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
+) (*outbound.Sender, error) {
+	sender, err := outbound.New(cfg.outbound(), outbound.Deps{
+		Slots: s, Transport: t, Store: store.NewOutbound(db), Bus: b, Versions: iso20022.DefaultVersions(), Signer: signer,
+		Clock: clk, Log: log, Metrics: reg,
+	})
+	return sender, core.Misconfigured(err)
+}
+
+// show puts the sender's state where operators look.
+func show(s *outbound.Sender, h *telemetry.Health) { h.AddReady("outbound", time.Second, s.Ready) }
