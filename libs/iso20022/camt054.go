@@ -127,6 +127,7 @@ func (n *Notification) walk(x *walker) {
 func (d *EntryDetails) walk(x *walker) {
 	x.group("Refs", func() {
 		optional(x, &d.InstrID, paymentOrReturnID, "InstrId")
+		x.check(d.InstrID == "" || d.InstrID[0] == 'D' || x.since("1.16"), "is a RtrId in this version", "InstrId")
 		text(x, &d.EndToEndID, entryEndToEndID, "EndToEndId")
 		optional(x, &d.TxID, text35, "TxId")
 		optional(x, &d.ClearingRef, controlNumber, "ClrSysRef")

@@ -28,7 +28,7 @@
 // # Versions
 //
 // Two adjacent versions of a message are live at once while the SPI changes over: Versions says which are accepted and
-// which is built. The trees are those of catalogue 5.13.
+// which is built. The trees are those of catalogue 5.13; what the version before did not have is said where it stands.
 //
 // Neither kind of error carries a value: values are names, documents and accounts of people.
 package iso20022

@@ -127,17 +127,28 @@ func branch(s string) string {
 }
 
 func date(s string) string {
-	if _, err := time.Parse(dateFormat, s); err == nil && s >= "0001" {
+	if _, err := time.Parse(dateFormat, s); err == nil && shaped(s, dateFormat) && s >= "0001" {
 		return ""
 	}
 	return "want a date as 2026-01-31"
 }
 
 func timeOfDay(s string) string {
-	if _, err := time.Parse(timeFormat, s); err == nil && len(s) == len(timeFormat) {
+	if _, err := time.Parse(timeFormat, s); err == nil && shaped(s, timeFormat) {
 		return ""
 	}
 	return "want a time as 15:04:05.000Z"
+}
+
+// shaped reports that a text has digits where a layout of times has them, and is the same elsewhere. Package time is more
+// generous: it takes a comma for the point, and one digit for two.
+func shaped(s, layout string) bool {
+	for i := range min(len(s), len(layout)) {
+		if digits(layout[i:i+1]) != digits(s[i:i+1]) || !digits(s[i:i+1]) && s[i] != layout[i] {
+			return false
+		}
+	}
+	return len(s) == len(layout)
 }
 
 func text4(s string) string    { return sized(s, 4, "want 1 to 4 characters") }

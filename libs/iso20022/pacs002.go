@@ -66,5 +66,6 @@ func (s *PaymentStatus) walk(x *walker) {
 
 func (r *StatusReason) walk(x *walker) {
 	optional(x, &r.Code, isReasonCode, "Rsn", "Cd")
+	x.check(r.Code != DS02 && r.Code != DU03 || x.since("1.17"), "is not in this version", "Rsn", "Cd")
 	texts(x, &r.Info, text105, "AddtlInf")
 }

@@ -93,6 +93,7 @@ func (m *Pacs008) walk(x *walker) {
 func (t *CreditTransfer) walk(x *walker) {
 	x.group("PmtId", func() {
 		optional(x, &t.InstrID, paymentOrReturnID, "InstrId")
+		x.check(t.InstrID == "" || x.since("1.16"), "is not in this version", "InstrId")
 		text(x, &t.EndToEndID, endToEndID, "EndToEndId")
 		optional(x, &t.TxID, txID, "TxId")
 		x.rule(t.TxID == "" || t.LocalInstrument != MANU && t.LocalInstrument != DICT, "is absent for MANU and DICT", "TxId")

@@ -33,11 +33,7 @@ func newReader(envelope []byte) (*reader, error) {
 	case !utf8.Valid(envelope):
 		return &reader{}, &SyntaxError{Reason: "the message is no UTF-8"}
 	}
-	doc := string(envelope)
-	if !characters(doc) {
-		return &reader{}, &SyntaxError{Reason: "the message has a character that XML does not have"}
-	}
-	return &reader{doc: doc}, nil
+	return &reader{doc: string(envelope)}, nil
 }
 
 // peek names the element that begins here, after white space; "" when none does.
@@ -116,22 +112,23 @@ func (r *reader) text() (value, refused string) {
 	return unescape(raw)
 }
 
-// close goes out of an element.
-func (r *reader) close(name string) (refused string) {
+// close goes out of an element, if its end is here, after white space.
+func (r *reader) close(name string) bool {
 	if r.closed {
 		r.closed = false
-		return ""
+		return true
 	}
-	rest, ok := strings.CutPrefix(r.doc[r.pos:], "</")
-	if ok {
-		rest, ok = strings.CutPrefix(rest, name)
+	pos := skipSpace(r.doc, r.pos)
+	rest, ok := strings.CutPrefix(r.doc[pos:], "</")
+	if !ok || !strings.HasPrefix(rest, name) {
+		return false
 	}
-	end := skipSpace(rest, 0)
-	if !ok || end >= len(rest) || rest[end] != '>' {
-		return "its end is missing"
+	end := skipSpace(rest, len(name))
+	if end == len(rest) || rest[end] != '>' {
+		return false
 	}
-	r.pos = len(r.doc) - len(rest) + end + 1
-	return ""
+	r.pos = pos + len("</") + end + 1
+	return true
 }
 
 // readTag reads the start tag at pos, where a '<' is.
@@ -151,10 +148,14 @@ func readTag(doc string, pos int) (t tag, refused string) {
 	for n < len(rest) && nameCharacter(rest[n]) {
 		n++
 	}
-	if n == 0 {
+	if !isName(rest[:n]) {
 		return tag{}, "found a < that begins no element"
 	}
 	t.name = rest[:n]
+	if strings.HasPrefix(rest[n:], ">") { // as most do
+		t.end = pos + 1 + n + 1
+		return t, ""
+	}
 	length := tagLength(rest[n:])
 	if length < 0 {
 		return tag{}, "a tag has no end"
@@ -162,7 +163,7 @@ func readTag(doc string, pos int) (t tag, refused string) {
 	t.attributes, t.end = rest[n:n+length], pos+1+n+length+1
 	t.attributes, t.empty = strings.CutSuffix(t.attributes, "/")
 	t.attributes = strings.TrimRight(t.attributes, space)
-	if t.attributes != "" && !strings.ContainsRune(space, rune(t.attributes[0])) {
+	if t.attributes != "" && skipSpace(t.attributes, 0) == 0 {
 		return tag{}, "found a name with a character that the SPI does not use"
 	}
 	return t, ""
@@ -201,7 +202,7 @@ func readAttribute(s string) (name, value, rest, refused string) {
 		return "", "", "", malformed
 	}
 	value, rest, found = strings.Cut(rest[1:], rest[:1])
-	if !found || strings.ContainsAny(value, "<&") {
+	if !found || strings.ContainsAny(value, "<&") || !characters(value) {
 		return "", "", "", malformed
 	}
 	return name, value, rest, ""
@@ -210,7 +211,7 @@ func readAttribute(s string) (name, value, rest, refused string) {
 const space = " \t\r\n"
 
 func skipSpace(s string, pos int) int {
-	for pos < len(s) && strings.IndexByte(space, s[pos]) >= 0 {
+	for pos < len(s) && (s[pos] == ' ' || s[pos] == '\n' || s[pos] == '\r' || s[pos] == '\t') {
 		pos++
 	}
 	return pos
@@ -219,7 +220,7 @@ func skipSpace(s string, pos int) int {
 // trim takes off the white space that the schema's numbers and times may have around them.
 func trim(s string) string { return strings.Trim(s, space) }
 
-// nameCharacter is what names of the SPI and of signatures are made of, a subset of XML's.
+// nameCharacter is what names of the SPI and of signatures are made of, a part of what XML allows.
 func nameCharacter(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_' || c == ':'
 }
@@ -230,7 +231,7 @@ func isName(s string) bool {
 			return false
 		}
 	}
-	return s != ""
+	return s != "" && (s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z' || s[0] == '_')
 }
 
 // quote repeats a name that somebody else chose, shortened.
@@ -238,10 +239,14 @@ func quote(name string) string { return strconv.Quote(name[:min(len(name), 64)])
 
 // unescape resolves references in a text and turns line ends into line feeds, as every reader of XML does.
 func unescape(raw string) (value, refused string) {
-	if strings.Contains(raw, "]]>") {
+	switch {
+	case plain(raw):
+		return raw, ""
+	case strings.Contains(raw, "]]>"):
 		return "", "found ]]> in a text"
-	}
-	if strings.IndexByte(raw, '&') < 0 && strings.IndexByte(raw, '\r') < 0 {
+	case !characters(raw):
+		return "", "found a character that XML does not have"
+	case strings.IndexByte(raw, '&') < 0 && strings.IndexByte(raw, '\r') < 0:
 		return raw, ""
 	}
 	raw = strings.ReplaceAll(strings.ReplaceAll(raw, "\r\n", "\n"), "\r", "\n")

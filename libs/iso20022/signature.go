@@ -1,6 +1,9 @@
 package iso20022
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const (
 	signatureNamespace = "http://www.w3.org/2000/09/xmldsig#"
@@ -19,7 +22,7 @@ func (x *walker) signature(signed *bool) {
 	x.leave("Sgntr")
 }
 
-// skipSignature goes over an element Signature of its namespace, if there is one, checking only that its tags nest.
+// skipSignature goes over an element Signature of its namespace, if there is one, and checks that it is XML.
 func (r *reader) skipSignature() (found bool, refused string) {
 	if r.closed {
 		return false, ""
@@ -35,21 +38,31 @@ func (r *reader) skipSignature() (found bool, refused string) {
 	if !isSignature(t) {
 		return false, "found " + quote(t.name) + " where a signature must be"
 	}
+	if refused := r.skipElement(); refused != "" {
+		return false, "in the signature: " + refused
+	}
+	return true, ""
+}
+
+// skipElement goes over the element that begins here, with all that is in it.
+func (r *reader) skipElement() (refused string) {
 	var open [maxSignatureDepth]string
 	for depth := 0; ; {
-		switch rest := r.doc[r.pos:]; {
-		case strings.HasPrefix(rest, "</"):
+		if strings.HasPrefix(r.doc[r.pos:], "</") {
 			depth--
-			if refused := r.close(open[depth]); refused != "" {
-				return false, "in the signature: " + refused
+			if !r.close(open[depth]) {
+				return "the end of an element is missing"
 			}
-		default:
+		} else {
 			t, refused := readTag(r.doc, r.pos)
+			if refused == "" {
+				refused = t.checkAttributes()
+			}
 			switch {
 			case refused != "":
-				return false, "in the signature: " + refused
+				return refused
 			case !t.empty && depth == len(open):
-				return false, "the signature nests too deep"
+				return "it nests too deep"
 			case !t.empty:
 				open[depth] = t.name
 				depth++
@@ -57,14 +70,33 @@ func (r *reader) skipSignature() (found bool, refused string) {
 			r.pos = t.end
 		}
 		if depth == 0 {
-			return true, ""
+			return ""
 		}
 		length := strings.IndexByte(r.doc[r.pos:], '<')
 		if length < 0 {
-			return false, "the message ends in the signature"
+			return "the message ends in it"
+		}
+		if _, refused := unescape(r.doc[r.pos : r.pos+length]); refused != "" {
+			return refused
 		}
 		r.pos += length
 	}
+}
+
+// checkAttributes reads all attributes of a tag.
+func (t tag) checkAttributes() (refused string) {
+	seen := make([]string, 0, 4)
+	for rest := t.attributes; rest != ""; {
+		name, _, more, refused := readAttribute(rest)
+		switch {
+		case refused != "":
+			return refused
+		case slices.Contains(seen, name):
+			return "the attribute " + quote(name) + " is there twice"
+		}
+		seen, rest = append(seen, name), more
+	}
+	return ""
 }
 
 // isSignature reports whether an element is Signature, in the namespace that it declares itself.

@@ -16,7 +16,8 @@ const namespace = "https://www.bcb.gov.br/pi/"
 // What is not listed is neither read nor built.
 type Versions map[string][]string
 
-// DefaultVersions are those of catalogue 5.13.
+// DefaultVersions are those of catalogue 5.13, one for each type. Of the versions before them, pacs.008 1.15, pacs.002 1.16
+// and camt.054 1.15 are known too and may be added.
 func DefaultVersions() Versions {
 	return Versions{
 		msgPacs008: {"1.16"},

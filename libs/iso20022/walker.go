@@ -3,6 +3,7 @@ package iso20022
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/pix"
@@ -77,6 +78,22 @@ func (x *walker) check(ok bool, reason string, at ...string) {
 	}
 }
 
+// since reports that the version of the message is this one or a later one: for what the version before did not have.
+func (x *walker) since(version string) bool {
+	if x.noHeader {
+		return true
+	}
+	minor := func(v string) int {
+		_, text, _ := strings.Cut(v, ".")
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	return minor(x.header.Version) >= minor(version)
+}
+
 // rule is a condition of the catalogue on what is written. What others wrote is taken as it is: answering it is the
 // business of who reads it.
 func (x *walker) rule(ok bool, reason string, at ...string) {
@@ -135,15 +152,22 @@ func (x *walker) leave(name string) {
 	}
 	if x.in == nil {
 		x.out = append(append(append(x.out, '<', '/'), name...), '>')
-	} else if found, err := x.in.peek(); err != "" {
-		x.fail("%s", err)
-	} else if found != "" {
-		x.fail("found %s where nothing more may be", quote(found))
-	} else if err := x.in.close(name); err != "" {
-		x.fail("%s", err)
+	} else if !x.in.close(name) {
+		x.failToLeave()
+		return
 	}
-	if x.err == nil {
-		x.path = x.path[:len(x.path)-1]
+	x.path = x.path[:len(x.path)-1]
+}
+
+// failToLeave says why the end of an element is not here.
+func (x *walker) failToLeave() {
+	switch found, err := x.in.peek(); {
+	case err != "":
+		x.fail("%s", err)
+	case found != "":
+		x.fail("found %s where nothing more may be", quote(found))
+	default:
+		x.fail("its end is missing")
 	}
 }
 
@@ -240,8 +264,9 @@ func (x *walker) instant(v *time.Time, path ...string) {
 		value = v.UTC().Format(instantFormat)
 	}
 	if x.leaf(&value, path) && x.in != nil {
-		at, err := time.Parse(instantFormat, trim(value))
-		if err != nil || len(trim(value)) != len(instantFormat) || at.Year() < 1 {
+		value = trim(value)
+		at, err := time.Parse(instantFormat, value)
+		if err != nil || !shaped(value, instantFormat) || at.Year() < 1 {
 			x.failAt(path, "want a time as 2026-01-31T15:04:05.000Z")
 		}
 		*v = at

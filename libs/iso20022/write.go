@@ -7,8 +7,15 @@ import (
 // writeText writes a text as canonical XML has it: only what must be is escaped, a carriage return as a reference, since
 // every reader of XML would turn it into a line feed.
 func (x *walker) writeText(s string) {
-	if !utf8.ValidString(s) {
+	switch {
+	case plain(s):
+		x.out = append(x.out, s...)
+		return
+	case !utf8.ValidString(s):
 		x.fail("is no UTF-8")
+		return
+	case !characters(s):
+		x.fail("has a character that XML does not have")
 		return
 	}
 	for i := range len(s) {
@@ -25,9 +32,16 @@ func (x *walker) writeText(s string) {
 			x.out = append(x.out, c)
 		}
 	}
-	if !characters(s) {
-		x.fail("has a character that XML does not have")
+}
+
+// plain reports that a text is the same in XML and stands for itself: most do, and need no closer look.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '&' || c == '<' || c == '>' || c == ']' {
+			return false
+		}
 	}
+	return true
 }
 
 // characters reports that a text in UTF-8 has only characters of XML 1.0.
