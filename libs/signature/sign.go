@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
+	"unicode/utf8"
 )
 
 // MinBits is the shortest RSA modulus that signs or is trusted, in bits.
@@ -38,10 +40,8 @@ func NewSigner(key crypto.Signer, issuer string, serial *big.Int) (*Signer, erro
 	if issuer == "" || serial == nil || serial.Sign() < 0 {
 		return nil, errors.New("signature: issuer and serial number of the certificate are needed")
 	}
-	for _, r := range issuer {
-		if !isChar(r) {
-			return nil, errors.New("signature: issuer has a character that XML has not")
-		}
+	if !utf8.ValidString(issuer) || strings.ContainsFunc(issuer, func(r rune) bool { return !isChar(r) }) {
+		return nil, errors.New("signature: issuer has a character that XML has not")
 	}
 	attributes := ` Id="` + keyInfoID + `"><ds:X509Data><ds:X509IssuerSerial><ds:X509IssuerName>` + escape(issuer) +
 		`</ds:X509IssuerName><ds:X509SerialNumber>` + serial.String() +
