@@ -27,7 +27,8 @@ type Config struct {
 	SettleWithin time.Duration
 	// ScheduledWithin is the same for PAGAGD. Default 45 min.
 	ScheduledWithin time.Duration
-	// OrderWithin is the time from AccptncDtTm within which a PAGPRI order must arrive, else AB11. Default 34 s.
+	// OrderWithin is the time from AccptncDtTm within which a PAGPRI order must arrive, else AB11. Default 34/40 of
+	// SettleWithin, which is 34 s.
 	OrderWithin time.Duration
 	// IDTolerance is how far the minute of a new identifier may be from now, else FF08. Default 12 h.
 	IDTolerance time.Duration
@@ -39,8 +40,8 @@ type Config struct {
 	WrapSignatures bool
 	// Workers is how many goroutines read, and how many write. Default 2.
 	Workers int
-	// Linger is how long a writer that finds work waits for more of it before it writes. Default 0: what gathers while
-	// the message before is signed is enough.
+	// Linger is how long an operation waits for others to fill its message. Default 0: what gathers while messages
+	// before it are signed is enough.
 	Linger time.Duration
 	// Faults are rules of misbehaviour; none: it behaves.
 	Faults []Fault
@@ -70,7 +71,7 @@ func (c Config) WithDefaults() Config {
 	}
 	def(&c.SettleWithin, 40*time.Second)
 	def(&c.ScheduledWithin, 45*time.Minute)
-	def(&c.OrderWithin, 34*time.Second)
+	def(&c.OrderWithin, c.SettleWithin*34/40)
 	def(&c.IDTolerance, 12*time.Hour)
 	def(&c.Workers, 2)
 	def(&c.Seed, 1)

@@ -45,8 +45,8 @@
 // A pacs.002 for an order in a final state changes nothing and is counted ([Counters].LateAnswers after AB03,
 // RepeatedAnswers otherwise). What the real SPI does with it is not published.
 //
-// A notice is queued at the bank and the order moves under one lock, in this order: order, then notice. [Fault] rules
-// drop, repeat and delay notices and answers by seed; the books do not depend on them, which is the point.
+// An order moves first and its notices are queued at the bank after that, so that what a participant was told always
+// stands in the books. [Fault] rules drop, repeat and delay notices and answers by seed; the books do not depend on them.
 //
 // # Books
 //

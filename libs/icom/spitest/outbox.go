@@ -68,9 +68,12 @@ type envelope struct {
 	group   string
 }
 
-// outbox gathers notices by envelope. A tray that holds something stands once in the backlog: what arrives
-// while a worker writes another message fills it.
+// outbox gathers notices by envelope. A tray that holds something stands in the backlog: what arrives while the
+// workers write other messages fills it.
 type outbox struct {
+	// linger calls due after the time that a tray may wait for more; nil: there is none.
+	linger func(due func())
+
 	mu    sync.Mutex
 	trays map[envelope][]notice
 	full  *backlog[envelope]
@@ -80,44 +83,53 @@ func newOutbox() *outbox {
 	return &outbox{trays: make(map[envelope][]notice), full: newBacklog[envelope]()}
 }
 
-func (b *outbox) put(notices ...notice) {
-	for _, n := range notices {
-		e := envelope{n.to, n.channel, groupStatus}
-		if n.verdict == nil {
-			e.group = n.order.group
+func (b *outbox) put(n notice) {
+	e := envelope{n.to, n.channel, groupStatus}
+	if n.verdict == nil {
+		e.group = n.order.group
+	}
+	b.mu.Lock()
+	b.trays[e] = append(b.trays[e], n)
+	waiting := len(b.trays[e])
+	b.mu.Unlock()
+	switch {
+	case waiting == 1 && b.linger != nil:
+		b.linger(func() { b.full.push(e) })
+	case waiting == 1, waiting == maxOperations && b.linger != nil:
+		b.full.push(e)
+	}
+}
+
+// take waits for the operations of one message; false when ctx ends first.
+func (b *outbox) take(ctx context.Context) (envelope, []notice, bool) {
+	for {
+		e, ok := b.full.pop(ctx)
+		if !ok {
+			return e, nil, false
 		}
-		b.mu.Lock()
-		waiting := len(b.trays[e])
-		b.trays[e] = append(b.trays[e], n)
-		b.mu.Unlock()
-		if waiting == 0 {
-			b.full.push(e)
+		// A tray that filled up before its time is found empty when its time comes.
+		if taken := b.empty(e); len(taken) > 0 {
+			return e, taken, true
 		}
 	}
 }
 
-// take waits for the operations of one message, and lets linger pass once there is one; false when ctx ends first.
-func (b *outbox) take(ctx context.Context, linger func(context.Context)) (envelope, []notice, bool) {
-	e, ok := b.full.pop(ctx)
-	if !ok {
-		return e, nil, false
-	}
-	linger(ctx)
+// empty takes out of a tray what one message may carry.
+func (b *outbox) empty(e envelope) []notice {
 	b.mu.Lock()
 	tray := b.trays[e]
 	n := min(maxOperations, len(tray))
-	taken := tray[:n:n]
-	if rest := tray[n:]; len(rest) > 0 {
+	rest := tray[n:]
+	if len(rest) > 0 {
 		b.trays[e] = rest
 	} else {
 		delete(b.trays, e)
 	}
-	left := len(tray) > n
 	b.mu.Unlock()
-	if left {
+	if len(rest) > 0 {
 		b.full.push(e)
 	}
-	return e, taken, true
+	return tray[:n:n]
 }
 
 // appointment is something that happens at a time.

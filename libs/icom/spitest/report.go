@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
 )
 
@@ -33,7 +34,8 @@ type Report struct {
 	Orders []Order `json:"orders,omitempty"`
 }
 
-// Account is one participant's side of the books. Out is where its account is debited, In where it is credited.
+// Account is one participant's side of the books. Out is what it ordered, In what was forwarded to it: what the SPI
+// itself refused is in nobody's In.
 type Account struct {
 	ISPB    pix.ISPB   `json:"ispb"`
 	Virtual bool       `json:"virtual"`
@@ -86,9 +88,11 @@ type Order struct {
 	Channel  pix.Channel `json:"channel"`
 	State    State       `json:"state"`
 	Reason   string      `json:"reason,omitempty"`
-	Received time.Time   `json:"received"`
-	Answered time.Time   `json:"answered,omitzero"`
-	Ended    time.Time   `json:"ended,omitzero"`
+	// Accepted is AccptncDtTm, zero for a return.
+	Accepted time.Time `json:"accepted,omitzero"`
+	Received time.Time `json:"received"`
+	Answered time.Time `json:"answered,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
 }
 
 // Account returns a participant's side of the books, zero if it is unknown.
@@ -117,10 +121,10 @@ func (l *ledger) report(withOrders bool) Report {
 		if broken := o.check(); broken != "" {
 			r.Broken = append(r.Broken, broken)
 		}
-		if a := accounts[o.debited]; a != nil {
+		if a := accounts[o.sender]; a != nil {
 			a.total(o, true).count(o)
 		}
-		if a := accounts[o.credited]; a != nil {
+		if a := accounts[o.credited]; a != nil && o.forwarded {
 			a.total(o, false).count(o)
 		}
 		if o.kind == pix.Return && o.state == Settled {
@@ -173,6 +177,9 @@ func (o *order) public() Order {
 	}
 	if o.kind == pix.Return {
 		p.Original = o.original
+	}
+	if t, ok := o.body.(iso20022.CreditTransfer); ok {
+		p.Accepted = t.AcceptedAt
 	}
 	return p
 }

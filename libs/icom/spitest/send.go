@@ -49,7 +49,7 @@ func (s *SPI) dispatch(notices []notice) {
 // write makes messages of what is in the outbox until ctx ends.
 func (s *SPI) write(ctx context.Context) error {
 	for {
-		e, notices, ok := s.outbox.take(ctx, s.pause)
+		e, notices, ok := s.outbox.take(ctx)
 		if !ok {
 			return nil
 		}

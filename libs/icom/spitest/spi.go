@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/signature"
@@ -48,6 +47,9 @@ func New(cfg Config) (*SPI, error) {
 		mint: newMint(cfg.Seed), verifiers: make(map[pix.ISPB]*signature.Verifier),
 	}
 	s.rules.Store(&rules{cfg.Seed, cfg.Faults})
+	if cfg.Linger > 0 {
+		s.outbox.linger = func(due func()) { s.agenda.add(s.now().Add(cfg.Linger), func(time.Time) { due() }) }
+	}
 	for _, p := range cfg.Participants {
 		if err := s.AddParticipant(p); err != nil {
 			return nil, err
@@ -140,12 +142,6 @@ func (s *SPI) verifier(ispb pix.ISPB) *signature.Verifier {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.verifiers[ispb]
-}
-
-// pause waits for Linger.
-func (s *SPI) pause(ctx context.Context) {
-	// An ended context is seen where the next work is waited for.
-	_ = clock.Sleep(ctx, s.cfg.Clock, s.cfg.Linger)
 }
 
 const alnum = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
