@@ -1,0 +1,141 @@
+package api
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/cabine-pix/cabine/libs/pix"
+)
+
+// The texts of the catalogue, in characters.
+const (
+	max140 = 140
+	max77  = 77
+)
+
+// maxAmountText is 16 digits, a point and two decimals: the 18 digits of the catalogue.
+const maxAmountText = 16 + 1 + 2
+
+// amount reads valor, and says exactly what is wrong with one that is not.
+func (v *violations) amount(field, s string) pix.Amount {
+	reais, centavos, point := strings.Cut(s, ".")
+	switch {
+	case s == "":
+		v.add(field, "obrigatório")
+	case strings.HasPrefix(s, "-"):
+		v.add(field, "não pode ser negativo")
+	case strings.Contains(s, ","):
+		v.add(field, "use ponto, e não vírgula, antes dos centavos")
+	case !point || len(centavos) != 2 || reais == "" || !only(reais+centavos, digit):
+		v.add(field, "use algarismos, um ponto e exatamente duas casas decimais, como em 12.34")
+	case len(s) > maxAmountText:
+		v.add(field, "pode ter até 18 algarismos, contados os centavos")
+	default:
+		a, err := pix.ParseAmount(s)
+		if err != nil || a == 0 {
+			v.add(field, "deve ser maior que zero")
+			return 0
+		}
+		return a
+	}
+	return 0
+}
+
+// text judges a name, key or free text of at most most characters; the package comment says by which rules.
+func (v *violations) text(field, s string, most int) {
+	switch {
+	case utf8.RuneCountInString(s) > most:
+		v.add(field, "pode ter até "+strconv.Itoa(most)+" caracteres")
+	case strings.TrimFunc(s, unicode.IsSpace) == "":
+		v.add(field, "não pode ser vazio nem só espaços")
+	case strings.ContainsFunc(s, unprintable):
+		v.add(field, "contém caractere de controle ou que o XML não transporta")
+	}
+}
+
+// unprintable reports whether a character does not arrive as it was given, or deceives.
+func unprintable(r rune) bool {
+	switch {
+	case unicode.IsControl(r): // C0, DEL, C1
+	case r == '\u2028' || r == '\u2029': // line and paragraph separator
+	case r == utf8.RuneError || r == '\uFFFE' || r == '\uFFFF':
+	case unicode.Is(unicode.Bidi_Control, r): // directions, which make a text look like another
+	default:
+		return false
+	}
+	return true
+}
+
+// of judges a text of 1 to most characters of a kind.
+func (v *violations) of(field, s string, most int, is func(byte) bool, kind string) {
+	switch {
+	case s == "":
+		v.add(field, "obrigatório")
+	case len(s) > most || !only(s, is):
+		v.add(field, "deve ter de 1 a "+strconv.Itoa(most)+" "+kind)
+	}
+}
+
+const (
+	digits            = "algarismos"
+	digitsAndCapitals = "algarismos ou letras maiúsculas, sem acento ou pontuação"
+	alphanumerics     = "letras ou algarismos, sem acento ou pontuação"
+)
+
+// choice judges a text that is one of few.
+func choice[T ~string](v *violations, field, s string, all ...T) T {
+	names := make([]string, len(all))
+	for i, a := range all {
+		if string(a) == s {
+			return a
+		}
+		names[i] = string(a)
+	}
+	v.add(field, "deve ser um de: "+strings.Join(names, ", "))
+	return ""
+}
+
+// person judges the pair of cpf and cnpj, of which one is given, and returns it.
+func (v *violations) person(field, cpf, cnpj string) string {
+	switch {
+	case cpf != "" && cnpj != "":
+		v.add(field+".cnpj", "informe cpf ou cnpj, e não os dois")
+	case cpf != "":
+		if !validCPF(cpf) {
+			v.add(field+".cpf", "deve ter 11 algarismos, sem pontuação, com dígitos verificadores corretos")
+		}
+		return cpf
+	case cnpj != "":
+		v.cnpj(field+".cnpj", cnpj)
+		return cnpj
+	default:
+		v.add(field+".cpf", "informe cpf ou cnpj")
+	}
+	return ""
+}
+
+func (v *violations) cnpj(field, s string) {
+	if !validCNPJ(s) {
+		v.add(field, "deve ter 12 algarismos ou letras maiúsculas e 2 algarismos, sem pontuação, com dígitos verificadores corretos")
+	}
+}
+
+// ispb judges the identifier of a participant.
+func (v *violations) ispb(field, s string) pix.ISPB {
+	ispb, err := pix.ParseISPB(s)
+	if err != nil {
+		v.add(field, "deve ter 8 algarismos ou letras maiúsculas")
+	}
+	return ispb
+}
+
+// endToEndID judges the form of an identifier; whose it is and how old is the Gate's.
+func (v *violations) endToEndID(field, s string) pix.EndToEndID {
+	id, err := pix.ParseEndToEndID(s)
+	if err != nil {
+		v.add(field, "deve ser E, ISPB, minuto UTC (aaaaMMddHHmm) e 11 letras ou algarismos")
+	}
+	return id
+}

@@ -1,0 +1,115 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cabine-pix/cabine/libs/edge"
+	"github.com/cabine-pix/cabine/libs/iso20022"
+	"github.com/cabine-pix/cabine/libs/pix"
+)
+
+// Whatever comes is an order that the SPI's message can carry, or a problem that says why it is none.
+func FuzzOrder(f *testing.F) {
+	f.Add([]byte(`{"valor":"12.34","formaIniciacao":"DICT","chave":"a@b.c","infoPagador":"x","endToEndId":"E12345678202601020304abcdefghijk",` +
+		`"pagador":{"nome":"N","cpf":"52998224725","agencia":"1","conta":"1","tipoConta":"CORRENTE"},` +
+		`"recebedor":{"ispbParticipante":"99999A04","cnpj":"12ABC34501DE35","conta":"1","tipoConta":"PI"}}`))
+	f.Add([]byte(`{"valor":"1.00","formaIniciacao":"QRDN","chave":"k","txid":"t","cnpjIniciador":"11222333000181","nivelServico":"PAGAGD","finalidade":"REFU",` +
+		`"pagador":{"nome":"😀","cnpj":"11222333000181","conta":"A","tipoConta":"SALARIO"},` +
+		`"recebedor":{"ispbParticipante":"00000000","cpf":"52998224725","conta":"1","tipoConta":"POUPANCA"}}`))
+	f.Add([]byte(`{"valor":{"valor":[[[]]]},"valor":null,"\u0000":1}`))
+	f.Add([]byte(`[`))
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	versions := iso20022.DefaultVersions()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		o, err := readOrder(body, "12345678", at)
+		if err != nil {
+			requireProblem(t, err)
+			return
+		}
+		require.NoError(t, o.named("12345678", at))
+		h := iso20022.Header{From: "12345678", To: pix.SPI, MsgID: "M12345678aaaaaaaaaaaaaaaaaaaaaaa", Created: at, MsgType: "pacs.008"}
+		built, err := versions.Build(h, &iso20022.Pacs008{
+			Priority: iso20022.High, ServiceLevel: iso20022.PAGPRI, Transactions: []iso20022.CreditTransfer{o.transfer},
+		})
+		require.NoError(t, err)
+		parsed, err := versions.Parse(built)
+		require.NoError(t, err)
+		got, ok := parsed.Document.(*iso20022.Pacs008)
+		require.True(t, ok)
+		require.Equal(t, o.transfer, got.Transactions[0], "arrives as it was given")
+		kept, err := json.Marshal(o.transfer)
+		require.NoError(t, err)
+		var again iso20022.CreditTransfer
+		require.NoError(t, json.Unmarshal(kept, &again))
+		require.Equal(t, o.transfer, again)
+	})
+}
+
+func FuzzReturn(f *testing.F) {
+	f.Add([]byte(`{"valor":"1.00","natureza":"MED_FRAUDE","descricao":"x"}`), "abc")
+	f.Add([]byte(`{"valor":"-1"}`), "a-b")
+	f.Fuzz(func(t *testing.T, body []byte, id string) {
+		if r, err := readReturn(body); err != nil {
+			requireProblem(t, err)
+		} else {
+			require.Positive(t, r.Amount)
+		}
+		if _, err := returnPath("E12345678202601020304abcdefghijk", id); err != nil {
+			requireProblem(t, err)
+		}
+	})
+}
+
+// A problem repeats no value: at most the names of fields, shortened.
+func requireProblem(t *testing.T, err error) {
+	t.Helper()
+	var p edge.Problem
+	require.True(t, errors.As(err, &p), "%v", err)
+	require.Equal(t, 400, p.Status)
+	require.LessOrEqual(t, len(p.Violations), maxViolations)
+	for _, v := range p.Violations {
+		require.NotEmpty(t, v.Reason)
+		require.LessOrEqual(t, len([]rune(v.Field)), 80)
+	}
+	_, err = json.Marshal(p)
+	require.NoError(t, err)
+}
+
+// The decoder agrees with encoding/json on what both take.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"valor":"1.00","descricao":"a\u0041\n"}`))
+	f.Add([]byte(`{"Valor":"1.00"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var found violations
+		var mine, theirs returnRequest
+		if decode(body, &mine, &found) != nil {
+			return
+		}
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.DisallowUnknownFields()
+		require.NoError(t, d.Decode(&theirs))
+		require.Equal(t, theirs, mine)
+	})
+}
+
+func TestCheckDigits(t *testing.T) {
+	t.Parallel()
+	for s, ok := range map[string]bool{
+		"52998224725": true, "52998224724": false, "52998224735": false, "00000000191": true, "00000000000": false, "99999999999": false,
+		"5299822472": false, "529982247255": false, "5299822472A": false, "": false,
+	} {
+		require.Equal(t, ok, s != "" && validCPF(s), s)
+	}
+	for s, ok := range map[string]bool{
+		"11222333000181": true, "11222333000182": false, "00000000000191": true, "12ABC34501DE35": true, "12ABC34501DE53": false,
+		"12ABC34501DF35": false, "12abc34501de35": false, "AAAAAAAAAAAAAA": false, "11111111111111": false, "1122233300018": false, "": false,
+	} {
+		require.Equal(t, ok, s != "" && validCNPJ(s), s)
+	}
+}
