@@ -45,7 +45,7 @@ type Deps struct {
 	Metrics prometheus.Registerer
 }
 
-// Announcer publishes outbox rows. One goroutine, Run, publishes; Offer only notes.
+// Announcer publishes outbox rows. One goroutine, Run, publishes; Announce only notes.
 type Announcer struct {
 	cfg  Config
 	deps Deps
@@ -73,8 +73,8 @@ func New(cfg Config, deps Deps) (*Announcer, error) {
 	return &Announcer{cfg: cfg, deps: deps, m: m, wake: make(chan struct{}, 1)}, nil
 }
 
-// Offer hands over rows whose transaction was committed. It never waits.
-func (a *Announcer) Offer(rows []store.Operation) {
+// Announce hands over rows whose transaction was committed. It never waits.
+func (a *Announcer) Announce(_ context.Context, rows []store.Operation) {
 	if len(rows) == 0 {
 		return
 	}

@@ -10,13 +10,13 @@
 //
 // # How a row gets there
 //
-//	commit -> Offer -> memory -> publish -> mark      at once: the SPI's 40 s are running
+//	commit -> Announce -> memory -> publish -> mark      at once: the SPI's 40 s are running
 //	committed, never published (crash, full memory,   found in the table after RepublishAge
 //	a bus that is away)
 //	published, and no message carries it              after StuckAge, then after twice as long
 //	(the bus lost it, the sender is away)             each time, up to StuckMost, for ever
 //
-// Offer never waits and never fails: what does not fit into memory, or could not be
+// Announce never waits and never fails: what does not fit into memory, or could not be
 // published, is in the table. All replicas read the table; a row published by two of them
 // in the same moment has one Nats-Msg-Id and is stored once. A deliberate repetition has
 // its attempt in the id and passes the bus's window of duplicates.

@@ -34,8 +34,8 @@ type Subject struct {
 	Why string
 }
 
-// Ask notes enquiries and adds them to the outbox, in the transaction of their cause. Offer
-// what it returns to the announcer after the commit.
+// Ask notes enquiries and adds them to the outbox, in the transaction of their cause. What it
+// returns is to be announced after the commit.
 func (d Desk) Ask(ctx context.Context, tx *store.Tx, subjects []Subject) ([]store.Operation, error) {
 	operations := make([]store.Operation, len(subjects))
 	for i, s := range subjects {

@@ -39,7 +39,7 @@ type Decider interface {
 
 // Announcer is told of outbox rows that were committed. It never waits.
 type Announcer interface {
-	Offer(rows []store.Operation)
+	Announce(ctx context.Context, rows []store.Operation)
 }
 
 // Books are the tables.
@@ -259,7 +259,7 @@ func (p *Processor) commit(ctx context.Context, a arrival, do effect) error {
 	if err != nil {
 		return err
 	}
-	p.deps.Announcer.Offer(out.offer)
+	p.deps.Announcer.Announce(ctx, out.offer)
 	p.believe(a, out)
 	return nil
 }

@@ -8,7 +8,6 @@
 //	ask       the SPI about payments that are sent, unknown or accepted and have not moved for
 //	          EnquireAfter: a camt.060, answered by a camt.054 (package inbound). Asked again after
 //	          the same time, then twice as long each time, up to EnquireMost, for ever.
-//	forget    idempotency keys older than KeysFor, every hour
 //
 // A payment that is merely created was not sent: asking would tell nothing. It is counted,
 // and its alarm is about the sender.

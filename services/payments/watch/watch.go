@@ -26,8 +26,6 @@ type Config struct {
 	EnquireAfter, EnquireMost time.Duration
 	// EnquireRows bounds the enquiries of one turn: they pass through the same permits as payments. Default 100.
 	EnquireRows int
-	// PurgeEvery is how often old idempotency keys are forgotten, and KeysFor how long they are kept. Defaults 1 h, 24 h.
-	PurgeEvery, KeysFor time.Duration
 }
 
 // WithDefaults returns a copy in which zero fields have their defaults.
@@ -40,8 +38,6 @@ func (c Config) WithDefaults() Config {
 	duration(&c.Every, 5*time.Second)
 	duration(&c.EnquireAfter, time.Minute)
 	duration(&c.EnquireMost, 30*time.Minute)
-	duration(&c.PurgeEvery, time.Hour)
-	duration(&c.KeysFor, 24*time.Hour)
 	if c.EnquireRows == 0 {
 		c.EnquireRows = 100
 	}
@@ -61,8 +57,6 @@ func (c Config) Validate() error {
 		{"Every", c.Every},
 		{"EnquireAfter", c.EnquireAfter},
 		{"EnquireMost", c.EnquireMost},
-		{"PurgeEvery", c.PurgeEvery},
-		{"KeysFor", c.KeysFor},
 	} {
 		if f.d < time.Millisecond {
 			errs = append(errs, fmt.Errorf("%s is %v, want at least 1ms", f.name, f.d))
@@ -79,7 +73,7 @@ func (c Config) Validate() error {
 
 // Announcer is told of outbox rows that were committed. It never waits.
 type Announcer interface {
-	Offer(rows []store.Operation)
+	Announce(ctx context.Context, rows []store.Operation)
 }
 
 // Deps are what a Watch needs from outside.
@@ -87,7 +81,6 @@ type Deps struct {
 	DB        *store.DB
 	Payments  *store.Payments
 	Outbox    *store.Outbox
-	Keys      *store.Idempotency
 	Announcer Announcer
 	Clock     clock.Clock
 	Log       *slog.Logger
@@ -100,9 +93,7 @@ type Watch struct {
 	deps Deps
 	m    *metrics
 
-	// Only Run's goroutine uses these.
-	purged  clock.Reading
-	failing bool
+	failing bool // of Run's goroutine alone
 }
 
 // New returns a watch that has started nothing.
@@ -121,7 +112,7 @@ func New(cfg Config, deps Deps) (*Watch, error) {
 // Run takes turns until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
 	for {
-		err := errors.Join(w.count(ctx), w.ask(ctx), w.forget(ctx))
+		err := errors.Join(w.count(ctx), w.ask(ctx))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -185,25 +176,10 @@ func (w *Watch) ask(ctx context.Context) error {
 		w.m.enquiries.Add(float64(len(asked)))
 		w.deps.Log.Warn("asking the SPI about payments that do not end", slog.Int("payments", len(asked)),
 			slog.String("first", asked[0].PaymentID))
-		w.deps.Announcer.Offer(asked)
+		w.deps.Announcer.Announce(ctx, asked)
 	}
 	return nil
 }
 
 // txTimeout bounds one transaction.
 const txTimeout = 10 * time.Second
-
-// forget removes idempotency keys whose time is over. The time of a failure is noted too: there is no hurry.
-func (w *Watch) forget(ctx context.Context) error {
-	now := w.deps.Clock.Now()
-	if now.Elapsed(w.purged) < w.cfg.PurgeEvery {
-		return nil
-	}
-	w.purged = now
-	for {
-		n, err := w.deps.Keys.Purge(ctx, w.cfg.KeysFor)
-		if err != nil || n == 0 {
-			return err
-		}
-	}
-}
