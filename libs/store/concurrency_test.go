@@ -19,7 +19,7 @@ import (
 )
 
 // side opens a plain connection of the test's own, to look and to interfere.
-func side(t *testing.T, url string) *pgx.Conn {
+func side(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

@@ -42,6 +42,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	params["idle_in_transaction_session_timeout"] = millis(cfg.IdleInTransaction)
 	// Every statement is prepared once per connection and none profits from a plan of its own.
 	params["plan_cache_mode"] = "force_generic_plan"
+	// A plan outlives the size that its table had when it was made: each statement names the index that it relies on.
+	params["enable_seqscan"] = "off"
 
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {

@@ -80,7 +80,7 @@ WITH handed AS (
     ORDER BY o.id
     FOR NO KEY UPDATE
 )
-UPDATE outbox SET published_at = now() FROM handed WHERE outbox.id = handed.id
+UPDATE outbox SET published_at = now() WHERE id = ANY(ARRAY(SELECT handed.id FROM handed))
 `
 
 // It locks in the order of the keys, as every statement does that changes operations.
@@ -101,14 +101,13 @@ WITH seen AS (
     SELECT o.id
     FROM seen
     JOIN outbox AS o ON o.id = seen.id
-    WHERE o.published_at IS NOT NULL AND o.attempts = seen.attempts
+    WHERE o.id = ANY($1::bigint[]) AND o.published_at IS NOT NULL AND o.attempts = seen.attempts
     ORDER BY o.id
     FOR NO KEY UPDATE OF o
 )
 UPDATE outbox
-SET published_at = now(), attempts = outbox.attempts + 1
-FROM again
-WHERE outbox.id = again.id
+SET published_at = now(), attempts = attempts + 1
+WHERE id = ANY(ARRAY(SELECT again.id FROM again))
 `
 
 type OperationsRepublishedParams struct {

@@ -311,16 +311,16 @@ WITH moves AS (
 ), wanted AS (
     SELECT moves.id FROM moves
     UNION
-    SELECT p.original_id::text
+    SELECT p.original_id
     FROM moves
-    JOIN payments AS p ON p.id = moves.id
+    CROSS JOIN LATERAL (SELECT original_id FROM payments WHERE payments.id = moves.id OFFSET 0) AS p
     WHERE moves.became = 'rejected' AND p.original_id IS NOT NULL
 ), held AS (
     SELECT p.id, p.kind, p.direction, p.state, p.amount, p.original_id
-    FROM wanted
-    JOIN payments AS p ON p.id = wanted.id
+    FROM payments AS p
+    WHERE p.id = ANY(ARRAY(SELECT wanted.id FROM wanted))
     ORDER BY p.id
-    FOR NO KEY UPDATE OF p
+    FOR NO KEY UPDATE
 ), moving AS (
     SELECT held.id, held.kind, held.direction, held.state AS was, held.amount, held.original_id,
            moves.became, moves.who, moves.reason, moves.detail, moves.settled_at,
@@ -333,7 +333,7 @@ WITH moves AS (
         settled_at = CASE WHEN moving.became = 'settled'
             THEN coalesce(nullif(moving.settled_at, '0001-01-01 00:00:00Z'), now()) END
     FROM moving
-    WHERE payments.id = moving.id AND moving.may
+    WHERE payments.id = moving.id AND payments.id = ANY($1::text[]) AND moving.may
 ), freed AS (
     SELECT moving.original_id, sum(moving.amount)::bigint AS amount
     FROM moving
@@ -343,7 +343,7 @@ WITH moves AS (
     UPDATE payments
     SET returned = payments.returned - freed.amount
     FROM freed
-    WHERE payments.id = freed.original_id
+    WHERE payments.id = freed.original_id AND payments.id = ANY(ARRAY(SELECT freed.original_id FROM freed))
 ), explained AS (
     INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
     SELECT moving.id, moving.was, moving.became, moving.who, moving.reason, moving.detail

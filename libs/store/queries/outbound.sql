@@ -1,10 +1,13 @@
 -- name: ClaimOperations :many
--- An order whose payment has ended is not there.
+-- An order whose payment has ended is not there. OFFSET as in Unpublished: here and below each table is reached by its
+-- keys, whatever the planner believed of it when it was small.
 -- Index: outbox_pkey, payments_pkey.
 SELECT o.id, o.payment_id, o.msg_type, o.channel, o.alone, o.created_at, o.attempts,
        coalesce(o.msg_id, '')::text AS msg_id, o.body
 FROM outbox AS o
-LEFT JOIN payments AS p ON p.id = o.payment_id AND o.msg_type IN ('pacs.008', 'pacs.004')
+LEFT JOIN LATERAL (
+    SELECT final FROM payments WHERE payments.id = o.payment_id OFFSET 0
+) AS p ON o.msg_type IN ('pacs.008', 'pacs.004')
 WHERE o.id = ANY(@ids::bigint[]) AND NOT o.closed AND p.final IS NOT TRUE
 ORDER BY o.id;
 
@@ -31,10 +34,10 @@ WITH drafts AS (
            unnest(@carriers::text[]) AS msg_id
 ), held AS (
     SELECT o.id, o.msg_id, o.closed
-    FROM wanted
-    JOIN outbox AS o ON o.id = wanted.id
+    FROM outbox AS o
+    WHERE o.id = ANY(@operation_ids::bigint[])
     ORDER BY o.id
-    FOR NO KEY UPDATE OF o
+    FOR NO KEY UPDATE
 ), complete AS (
     SELECT wanted.msg_id, bool_and(held.msg_id IS NULL) AS fresh
     FROM wanted
@@ -54,7 +57,7 @@ WITH drafts AS (
     SET msg_id = wanted.msg_id
     FROM wanted
     JOIN complete ON complete.msg_id = wanted.msg_id
-    WHERE outbox.id = wanted.id AND complete.fresh
+    WHERE outbox.id = wanted.id AND outbox.id = ANY(@operation_ids::bigint[]) AND complete.fresh
 )
 SELECT complete.msg_id::text AS msg_id FROM complete;
 
@@ -72,8 +75,8 @@ WITH held AS (
 )
 UPDATE outbound_messages
 SET attempts = outbound_messages.attempts + 1, updated_at = now()
-FROM held, open
-WHERE outbound_messages.msg_id = held.msg_id AND open.messages = cardinality(@msg_ids::text[]);
+FROM open
+WHERE outbound_messages.msg_id = ANY(@msg_ids::text[]) AND open.messages = cardinality(@msg_ids::text[]);
 
 -- name: MarkSent :exec
 -- Messages, then payments, each locked in the order of its keys, and looked at as they stand then.
@@ -90,30 +93,32 @@ WITH posted AS (
 ), sent AS (
     UPDATE outbound_messages
     SET state = 'sent', reason = '', updated_at = now()
-    FROM held
-    WHERE outbound_messages.msg_id = held.msg_id AND held.state IN ('built', 'unknown')
+    WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held WHERE held.state IN ('built', 'unknown')))
 ), named AS (
     INSERT INTO outbound_receipts (resource_id, msg_id)
     SELECT posted.resource_id, posted.msg_id FROM posted WHERE posted.resource_id <> ''
     ORDER BY posted.resource_id
     ON CONFLICT DO NOTHING
-), orders AS (
-    SELECT p.id, p.state, held.msg_id
+), carried AS (
+    SELECT o.payment_id, o.msg_id
     FROM held
-    JOIN outbox AS o ON o.msg_id = held.msg_id
-    JOIN payments AS p ON p.id = o.payment_id
+    CROSS JOIN LATERAL (SELECT * FROM outbox WHERE outbox.msg_id = held.msg_id OFFSET 0) AS o
     WHERE o.msg_type IN ('pacs.008', 'pacs.004')
+), orders AS (
+    SELECT p.id, p.state
+    FROM payments AS p
+    WHERE p.id = ANY(ARRAY(SELECT carried.payment_id FROM carried))
     ORDER BY p.id
-    FOR NO KEY UPDATE OF p
+    FOR NO KEY UPDATE
 ), moved AS (
     UPDATE payments
     SET state = 'sent', reason = '', detail = '', updated_at = now()
-    FROM orders
-    WHERE payments.id = orders.id AND orders.state IN ('created', 'unknown')
+    WHERE id = ANY(ARRAY(SELECT orders.id FROM orders WHERE orders.state IN ('created', 'unknown')))
 )
 INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
-SELECT orders.id, orders.state, 'sent', 'icom', '', orders.msg_id
+SELECT orders.id, orders.state, 'sent', 'icom', '', carried.msg_id
 FROM orders
+JOIN carried ON carried.payment_id = orders.id
 WHERE orders.state IN ('created', 'unknown');
 
 -- name: MarkUnknown :many
@@ -128,12 +133,11 @@ WITH held AS (
 ), unknown AS (
     UPDATE outbound_messages
     SET state = 'unknown', reason = @reason, updated_at = now()
-    FROM held
-    WHERE outbound_messages.msg_id = held.msg_id AND held.state IN ('built', 'unknown')
+    WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held WHERE held.state IN ('built', 'unknown')))
 )
 SELECT o.payment_id, o.msg_id::text AS msg_id
 FROM held
-JOIN outbox AS o ON o.msg_id = held.msg_id
+CROSS JOIN LATERAL (SELECT * FROM outbox WHERE outbox.msg_id = held.msg_id OFFSET 0) AS o
 WHERE held.state IN ('built', 'unknown') AND o.msg_type IN ('pacs.008', 'pacs.004');
 
 -- name: MarkRefused :many
@@ -148,12 +152,11 @@ WITH held AS (
 ), refused AS (
     UPDATE outbound_messages
     SET state = 'refused', reason = @reason, updated_at = now()
-    FROM held
-    WHERE outbound_messages.msg_id = held.msg_id AND held.state IN ('built', 'unknown', 'sent')
+    WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held WHERE held.state IN ('built', 'unknown', 'sent')))
 )
 SELECT o.payment_id, o.msg_type, o.msg_id::text AS msg_id, (o.doubts + held.attempts <= 1)::boolean AS only
 FROM held
-JOIN outbox AS o ON o.msg_id = held.msg_id
+CROSS JOIN LATERAL (SELECT * FROM outbox WHERE outbox.msg_id = held.msg_id OFFSET 0) AS o
 WHERE held.state IN ('built', 'unknown', 'sent') AND o.msg_type IN ('pacs.008', 'pacs.004', 'pacs.002');
 
 -- name: CloseAnsweredMessages :execrows
