@@ -131,3 +131,77 @@ func TestBuiltIsValidByTheOfficialSchemas(t *testing.T) {
 		require.Equal(t, len(messages), strings.Count(said, " validates"), msgType)
 	}
 }
+
+// mutant changes one thing in a message: an element goes, comes twice or changes place with its neighbour, or a character
+// changes.
+func (s sampler) mutant(message string) string {
+	elements := regexp.MustCompile(`<([A-Za-z]+)( Ccy="BRL")?>[^<]*</[A-Za-z]+>`).FindAllStringIndex(message, -1)
+	n := s.IntN(len(elements) - 1)
+	from, to := elements[n][0], elements[n][1]
+	element := message[from:to]
+	switch s.IntN(6) {
+	case 0:
+		return message[:from] + message[to:]
+	case 1:
+		return message[:to] + message[from:]
+	case 2:
+		next := elements[n+1]
+		return message[:from] + message[next[0]:next[1]] + message[to:next[0]] + element + message[next[1]:]
+	case 3:
+		value := from + strings.IndexByte(element, '>') + 1
+		return message[:value] + s.from(alnum+" .-ção", s.IntN(40)) + message[to-len(element)+strings.LastIndex(element, "</"):]
+	case 4:
+		return message[:from] + strings.Replace(element, s.from(numbers, 1), s.from("0123456789.-+ZEa| ", 1), 1) + message[to:]
+	}
+	return message[:from] + "<" + s.from("ABCabc", 3) + "/>" + message[from:]
+}
+
+// beyondSchema are the reasons for which a valid message is refused, as doc.go says.
+func beyondSchema(err error) bool {
+	for _, reason := range []string{
+		"is not BizMsgIdr", "is not CreDt", "is not the number of transactions", "MsgDefIdr: want",
+		"want an EndToEndId or a RtrId", // the schemas' [E|D] takes a bar
+	} {
+		if strings.Contains(err.Error(), reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// The official schemas, by libxml2, and we agree on what is a message.
+func TestWeReadWhatTheOfficialSchemasAllow(t *testing.T) {
+	t.Parallel()
+	needOfficial(t)
+	s, v := sampler{devtest.Rand(t)}, iso20022.DefaultVersions()
+	for msgType, file := range map[string]string{"pacs.008": "pacs.008.spi.1.16.xsd", "pacs.002": "pacs.002.spi.1.17.xsd"} {
+		dir := t.TempDir()
+		namespace := "https://www.bcb.gov.br/pi/" + msgType + "/" + v[msgType][0]
+		args, messages := []string{"--nonet", "--noout", "--schema", schema(t, namespace, file)}, map[string]string{}
+		for len(messages) < 200 {
+			m := s.all()[s.IntN(4)] // the first four are these two types
+			if m.header.MsgType != msgType {
+				continue
+			}
+			path := filepath.Join(dir, fmt.Sprintf("%d.xml", len(messages)))
+			messages[path] = s.mutant(string(signed(m.build(t), signature)))
+			require.NoError(t, os.WriteFile(path, []byte(messages[path]), 0o600))
+			args = append(args, path)
+		}
+		said, _ := devtest.XMLLint(t, args...) // most are invalid, which is an error of its own
+		valid := 0
+		for path, message := range messages {
+			_, err := v.Parse([]byte(message))
+			switch isValid := strings.Contains(said, path+" validates"); {
+			case isValid && err != nil:
+				require.True(t, beyondSchema(err), "valid, and refused: %v\n%s", err, message)
+			case isValid:
+				valid++
+			default:
+				require.Error(t, err, "invalid, and read: %s", message)
+			}
+		}
+		require.Greater(t, valid, 10)
+		require.Less(t, valid, len(messages)/2)
+	}
+}
