@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,10 +68,34 @@ func newSender(
 	clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
 ) (*outbound.Sender, error) {
 	sender, err := outbound.New(cfg.outbound(), outbound.Deps{
-		Slots: s, Transport: t, Store: store.NewOutbound(db), Bus: b, Versions: iso20022.DefaultVersions(), Signer: signer,
+		Slots: s, Transport: t, Store: store.NewOutbound(db), Intake: intake(b, cfg.Send.InHand, log), Versions: iso20022.DefaultVersions(), Signer: signer,
 		Clock: clk, Log: log, Metrics: reg,
 	})
 	return sender, core.Misconfigured(err)
+}
+
+// intake is the bus as the sender sees it.
+func intake(b *bus.Bus, inHand int, log *slog.Logger) outbound.Intake {
+	return func(ctx context.Context, take func(outbound.Delivery)) error {
+		sub := b.Subscribe(bus.SubscriptionConfig{
+			Stream: bus.StreamOutbound, Durable: bus.ConsumerSender, MaxHeld: inHand,
+		})
+		var taking sync.WaitGroup
+		taking.Go(func() {
+			for held := range sub.Deliveries() {
+				o, err := held.Outbound()
+				if err != nil {
+					log.Error("delivery names no operation", slog.String("subject", held.Subject), slog.Any("error", err))
+					held.Drop("names no operation") // the row that it stands for is published again
+					continue
+				}
+				take(outbound.Delivery{Outbound: o, Ack: held.Ack, Retry: held.Retry})
+			}
+		})
+		err := sub.Run(ctx)
+		taking.Wait()
+		return err
+	}
 }
 
 // show puts the sender's state where operators look.

@@ -147,6 +147,7 @@ func (c *channel) stint(working, recording context.Context, slot *slotpool.Slot)
 			return why
 		}
 		c.post(working, recording, slot, batch)
+		c.q.landed()
 		if slot.Tainted() {
 			return tainted
 		}

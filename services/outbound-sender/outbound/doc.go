@@ -77,7 +77,7 @@
 //
 // # Goroutines
 //
-// Sender.Run owns all of them: the consumer of the bus with one per delivery in hand,
+// Sender.Run owns all of them: the intake from the bus,
 // and per channel a guard that asks whether the transport is ready, a maker of messages,
 // a sweeper for resends, and the workers, each with at most one slot; each POST's outcome
 // is recorded beside the next POST. StopTaking ends the intake; what is stored is still

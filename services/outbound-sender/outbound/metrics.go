@@ -21,11 +21,11 @@ type metrics struct {
 	discarded  *prometheus.CounterVec
 	unrecorded *prometheus.CounterVec
 
-	halted  *prometheus.GaugeVec
-	tokens  *prometheus.GaugeVec
-	inHand  *prometheus.GaugeVec
-	open    *prometheus.GaugeVec
-	oldest  *prometheus.GaugeVec
+	halted    *prometheus.GaugeVec
+	tokens    *prometheus.GaugeVec
+	inHand    *prometheus.GaugeVec
+	open      *prometheus.GaugeVec
+	oldest    *prometheus.GaugeVec
 	unwatched prometheus.Gauge
 }
 
@@ -68,7 +68,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		inHand:     gauge("cabine_outbound_in_hand", "Operations waiting for a message, messages ready for a POST.", "stage"),
 		open:       gauge("cabine_outbound_open_messages", "Messages in the store without a known outcome: built, unknown, exhausted (unknown, and not sent again).", "state"),
 		oldest:     gauge("cabine_outbound_open_oldest_seconds", "Age of the oldest message without a known outcome."),
-		unwatched:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "cabine_outbound_watch_failed", Help: "1 while the store cannot be asked for what is open."}),
+		unwatched:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "cabine_outbound_watch_failed", Help: "1 while the store cannot be asked for what is open."}),
 	}
 	for _, c := range []prometheus.Collector{
 		m.batchWait, m.wait, m.batch, m.operations, m.took, m.posts, m.messages, m.resends, m.throttled, m.refused,

@@ -73,6 +73,7 @@ type queue struct {
 	pause    pause
 	unfit    error // why this replica cannot send, until somebody clears it
 	probing  bool  // one message at a time
+	out      int   // batches that are being posted
 }
 
 func newQueue(clk clock.Clock, groups Groups, ahead int, admit func(clock.Reading, []*parcel) time.Duration) *queue {
@@ -171,15 +172,16 @@ func (q *queue) again(parcels []*parcel) {
 	q.update(func() { q.ready = append(slices.Clone(parcels), q.ready...) })
 }
 
-// adopt puts parcels in front that the store found, less those in hand.
-func (q *queue) adopt(parcels []*parcel) {
+// adopt takes in hand what the store found and returns it, less what was in hand already. Each
+// of it is to be put in front with again, or forgotten.
+func (q *queue) adopt(parcels []*parcel) (fresh []*parcel) {
 	q.update(func() {
-		fresh := slices.DeleteFunc(parcels, func(p *parcel) bool { _, had := q.mine[p.id]; return had })
+		fresh = slices.DeleteFunc(parcels, func(p *parcel) bool { _, had := q.mine[p.id]; return had })
 		for _, p := range fresh {
 			q.mine[p.id] = struct{}{}
 		}
-		q.ready = append(fresh, q.ready...)
 	})
+	return fresh
 }
 
 // forget says that parcels are settled, or somebody else's.
@@ -234,6 +236,9 @@ func (q *queue) waitingOver() bool { return len(q.waiting)+q.building+len(q.read
 func (q *queue) hand()   { q.update(func() { q.hands++ }) }
 func (q *queue) unhand() { q.update(func() { q.hands-- }) }
 
+// landed says that the verdict on a batch is known.
+func (q *queue) landed() { q.update(func() { q.out-- }) }
+
 // grip is what take looks at of a slot.
 type grip interface {
 	Yield() <-chan struct{}
@@ -271,11 +276,12 @@ func (q *queue) tryTake() (batch []*parcel, block time.Duration, changed <-chan 
 	defer q.mu.Unlock()
 	now := q.clk.Now()
 	block, changed = q.heldFor(now), q.changed
-	if block == 0 && len(q.ready) > 0 {
+	if block == 0 && len(q.ready) > 0 && (!q.probing || q.out == 0) {
 		n := q.batch()
 		if block = q.admit(now, q.ready[:n]); block == 0 {
 			batch = slices.Clone(q.ready[:n])
 			q.ready = slices.Delete(q.ready, 0, n)
+			q.out++
 			close(q.changed)
 			q.changed = make(chan struct{})
 			return batch, 0, nil, false

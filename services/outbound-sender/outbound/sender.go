@@ -2,12 +2,9 @@ package outbound
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,10 +54,16 @@ type Signer interface {
 	Sign(message []byte) ([]byte, error)
 }
 
-// Consumer hands over deliveries until ctx ends; see bus.Bus.
-type Consumer interface {
-	Consume(ctx context.Context, cfg bus.ConsumeConfig, handle func(context.Context, bus.Delivery) error) error
+// Delivery says that an operation waits, and takes the answer: Ack once it is in a message, or Retry to have it come
+// again after a while.
+type Delivery struct {
+	bus.Outbound
+	Ack   func()
+	Retry func(after time.Duration)
 }
+
+// Intake hands deliveries over until ctx ends, and returns when all that it handed over are answered.
+type Intake func(ctx context.Context, take func(Delivery)) error
 
 // Deps are what a Sender works with. All are required.
 type Deps struct {
@@ -68,7 +71,7 @@ type Deps struct {
 	Slots     map[pix.Channel]Slots
 	Transport Readiness
 	Store     Store
-	Bus       Consumer
+	Intake    Intake
 	Versions  iso20022.Versions
 	Signer    Signer
 	Clock     clock.Clock
@@ -190,14 +193,9 @@ func (s *Sender) consume(taking context.Context) {
 			return
 		}
 	}
-	cfg := bus.ConsumeConfig{
-		Stream: bus.StreamOutbound, Durable: bus.ConsumerSender, Concurrency: s.cfg.InHand, Prefetch: s.cfg.InHand,
-		// Nothing is poison: what cannot be sent is said so by the row.
-		MaxDeliveries: math.MaxInt,
-	}
 	retry := backoff{first: s.cfg.BackoffFirst, most: 10 * s.cfg.BackoffMost}
 	for {
-		err := s.deps.Bus.Consume(taking, cfg, s.take)
+		err := s.deps.Intake(taking, s.take)
 		if err == nil || taking.Err() != nil {
 			return
 		}
@@ -208,43 +206,31 @@ func (s *Sender) consume(taking context.Context) {
 	}
 }
 
-// take keeps a delivery in hand until its operation is in a message.
-func (s *Sender) take(ctx context.Context, d bus.Delivery) error {
-	var row struct {
-		ID      int64  `json:"id"`
-		MsgType string `json:"msg"`
-	}
-	if err := json.Unmarshal(d.Payload, &row); err != nil || row.ID < 1 {
-		// The row that it stands for is open, and is published again.
-		s.deps.Log.Error("delivery names no operation", slog.String("subject", d.Subject))
-		return nil
-	}
-	c, err := s.route(d.Subject)
-	if err != nil {
-		return err
-	}
-	answered := make(chan error, 1)
-	if err := c.q.offer(op{
-		id: row.ID, msgType: row.MsgType, since: s.deps.Clock.Now(), done: func(err error) { answered <- err },
-	}); err != nil {
-		return err
-	}
-	select {
-	case err := <-answered:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// elsewhereAfter is when a delivery that this replica cannot serve comes again, to whichever replica.
+const elsewhereAfter = time.Second
 
-// route finds the channel of a delivery's subject, "pix.out.<ispb>.<channel>".
-func (s *Sender) route(subject string) (*channel, error) {
-	name := pix.Channel(subject[strings.LastIndexByte(subject, '.')+1:])
-	c := s.channels[name]
-	if c == nil || subject != bus.OutboundSubject(s.cfg.ISPB, name) {
-		return nil, fmt.Errorf("%q is not sent from here", subject)
+// take keeps a delivery in hand until its operation is in a message.
+func (s *Sender) take(d Delivery) {
+	c := s.channels[d.Channel]
+	if c == nil || d.ISPB != s.cfg.ISPB {
+		s.deps.Log.Error("operation is not sent from here", slog.String("ispb", string(d.ISPB)),
+			slog.String("channel", string(d.Channel)), slog.Int64("outbox_id", d.ID))
+		d.Retry(s.cfg.HaltMost)
+		return
 	}
-	return c, nil
+	done := func(err error) {
+		switch {
+		case err == nil:
+			d.Ack()
+		case errors.Is(err, errStopping):
+			d.Retry(0)
+		default:
+			d.Retry(elsewhereAfter)
+		}
+	}
+	if err := c.q.offer(op{id: d.ID, msgType: d.MsgType, since: s.deps.Clock.Now(), done: done}); err != nil {
+		done(err)
+	}
 }
 
 // watch sets the gauges, and closes messages that are not sent any more, until ctx ends.

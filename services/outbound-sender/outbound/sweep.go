@@ -39,23 +39,37 @@ func (c *channel) look(ctx context.Context) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	var parcels []*parcel
-	var lost []pix.MsgID
-	for _, m := range due {
-		if m.State == store.MessageBuilt && m.Attempts > 0 {
-			lost = append(lost, m.MsgID)
-		}
-		parcels = append(parcels, &parcel{
+	parcels := make([]*parcel, len(due))
+	states := make(map[pix.MsgID]store.MessageState, len(due))
+	for i, m := range due {
+		states[m.MsgID] = m.State
+		parcels[i] = &parcel{
 			id: m.MsgID, msgType: m.MsgType, payload: m.Payload, attempts: m.Attempts, operations: len(m.Operations),
-		})
-		c.m.resends.WithLabelValues(string(c.name), string(m.State)).Inc()
+		}
+	}
+	// What is in hand here is not left behind, however long its permit or its record takes.
+	return c.resend(ctx, c.q.adopt(parcels), states)
+}
+
+// resend makes adopted messages ready. One that its sender left behind is unknown from now on.
+func (c *channel) resend(ctx context.Context, parcels []*parcel, states map[pix.MsgID]store.MessageState) error {
+	if len(parcels) == 0 {
+		return nil
+	}
+	var lost []pix.MsgID
+	for _, p := range parcels {
+		if states[p.id] == store.MessageBuilt && p.attempts > 0 {
+			lost = append(lost, p.id)
+		}
+		c.m.resends.WithLabelValues(string(c.name), string(states[p.id])).Inc()
 	}
 	if len(lost) > 0 {
 		if err := c.deps.Store.Unknown(ctx, lost, "its sender recorded no outcome"); err != nil {
+			c.q.forget(parcels)
 			return err
 		}
 	}
 	c.log.Info("sending again", slog.Int("messages", len(parcels)), slog.Int("left_behind", len(lost)))
-	c.q.adopt(parcels)
+	c.q.again(parcels)
 	return nil
 }
