@@ -224,7 +224,9 @@ func text[S ~string](x *walker, v *S, f form, path ...string) {
 		if want := f(value); want != "" {
 			x.failAt(path, "%s", want)
 		}
-		*v = S(value)
+		if x.in != nil { // several may write one document at once
+			*v = S(value)
+		}
 	}
 }
 

@@ -88,9 +88,9 @@ func control(t *testing.T, method, addr, path string, body []byte, answer any) {
 	require.NoError(t, err)
 	resp, err := transport.RoundTrip(req)
 	require.NoError(t, err)
-	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusOK, resp.StatusCode, string(text))
 	require.NoError(t, json.Unmarshal(text, answer), string(text))
 }

@@ -36,6 +36,7 @@ func BenchmarkSettle(b *testing.B) {
 }
 
 func settle(b *testing.B, group int) {
+	b.Helper()
 	c, err := shared()
 	require.NoError(b, err)
 	signer, err := c.identities[pix.SPI].Signer()
@@ -85,5 +86,6 @@ func settle(b *testing.B, group int) {
 	require.NoError(b, <-ended)
 	books := spi.Books(false)
 	require.Empty(b, books.Broken)
+	b.ReportMetric(float64(books.Counters.Sent)/float64(total), "signatures/payment")
 	require.EqualValues(b, total, books.Account(payer).PaymentsOut.Settled)
 }

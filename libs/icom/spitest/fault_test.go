@@ -11,16 +11,16 @@ import (
 	"github.com/cabine-pix/cabine/libs/pix"
 )
 
-const (
-	soon  = 60 * time.Millisecond
-	limit = 500 * time.Millisecond
-)
+const soon = 60 * time.Millisecond
 
 func always(at spitest.Place, do spitest.Effect, delay time.Duration) spitest.Config {
-	return spitest.Config{
-		SettleWithin: limit, OrderWithin: time.Minute,
-		Faults: []spitest.Fault{{At: at, Do: do, Rate: 1, Delay: delay}},
-	}
+	return spitest.Config{Faults: []spitest.Fault{{At: at, Do: do, Rate: 1, Delay: delay}}}
+}
+
+// brief is an SPI that soon interrupts what it waits for.
+func brief(cfg spitest.Config) spitest.Config {
+	cfg.SettleWithin, cfg.OrderWithin = 300*time.Millisecond, time.Minute
+	return cfg
 }
 
 // TestNoticesAreDropped: nobody is told, and the books know.
@@ -51,7 +51,7 @@ func TestNoticesComeTwice(t *testing.T) {
 	a.nothing()
 }
 
-func TestForwardingIsDelayedRepeatedAndDropped(t *testing.T) {
+func TestForwardingIsDelayedAndRepeated(t *testing.T) {
 	t.Parallel()
 	bank, spi := start(t, always(spitest.AtForward, spitest.Delay, soon))
 	a, b := join(t, bank, pix.CPM, payer), join(t, bank, pix.CPM, receiver)
@@ -71,36 +71,42 @@ func TestForwardingIsDelayedRepeatedAndDropped(t *testing.T) {
 	b.answer("", same(p.EndToEndID))
 	require.Equal(t, iso20022.ACSC, a.told().Status)
 	require.Equal(t, iso20022.ACCC, b.told().Status)
+}
 
-	require.NoError(t, spi.SetFaults(spitest.Fault{At: spitest.AtForward, Do: spitest.Drop, Rate: 1}))
-	p = transfer(t, payer, receiver, 1_00)
+func TestForwardingIsDropped(t *testing.T) {
+	t.Parallel()
+	bank, _ := start(t, brief(always(spitest.AtForward, spitest.Drop, 0)))
+	a, b := join(t, bank, pix.CPM, payer), join(t, bank, pix.CPM, receiver)
+	p := transfer(t, payer, receiver, 1_00)
 	a.send(priority(p))
 	require.EqualValues(t, "AB03", a.refused(string(p.EndToEndID)))
 	require.EqualValues(t, "AB03", b.refused(string(p.EndToEndID)), "told of what it never saw")
 }
 
-// TestAnswersComeLate: the receiver said ACSP in time, the SPI took it after AB03.
+// TestAnswersComeLate: the receiver said ACSP in time, the SPI took it after AB03, or never.
 func TestAnswersComeLate(t *testing.T) {
 	t.Parallel()
-	bank, spi := start(t, always(spitest.AtAnswer, spitest.Late, 0))
+	bank, spi := start(t, brief(always(spitest.AtAnswer, spitest.Late, 0)))
 	a, b := join(t, bank, pix.CPM, payer), join(t, bank, pix.CPM, receiver)
-	p := transfer(t, payer, receiver, 1_00)
-	a.send(priority(p))
-	got[*iso20022.Pacs008](b)
-	b.answer("", same(p.EndToEndID))
-	require.EqualValues(t, "AB03", a.refused(string(p.EndToEndID)))
-	require.EqualValues(t, "AB03", b.refused(string(p.EndToEndID)))
+	silent := func() {
+		p := transfer(t, payer, receiver, 1_00)
+		a.send(priority(p))
+		got[*iso20022.Pacs008](b)
+		b.answer("", same(p.EndToEndID))
+		require.EqualValues(t, "AB03", a.refused(string(p.EndToEndID)))
+		require.EqualValues(t, "AB03", b.refused(string(p.EndToEndID)))
+	}
+	silent()
 	require.Eventually(t, func() bool { return spi.Books(false).Counters.LateAnswers == 1 }, wait, tick)
-
 	require.NoError(t, spi.SetFaults(spitest.Fault{At: spitest.AtAnswer, Do: spitest.Drop, Rate: 1}))
-	p = transfer(t, payer, receiver, 1_00)
-	a.send(priority(p))
-	got[*iso20022.Pacs008](b)
-	b.answer("", same(p.EndToEndID))
-	require.EqualValues(t, "AB03", a.refused(string(p.EndToEndID)))
+	silent()
+	require.Equal(t, 1, spi.Books(false).Counters.LateAnswers)
+}
 
-	require.NoError(t, spi.SetFaults(spitest.Fault{At: spitest.AtAnswer, Do: spitest.Delay, Rate: 1, Delay: soon}))
-	b.told()
+func TestAnswersAreDelayed(t *testing.T) {
+	t.Parallel()
+	bank, _ := start(t, always(spitest.AtAnswer, spitest.Delay, soon))
+	a, b := join(t, bank, pix.CPM, payer), join(t, bank, pix.CPM, receiver)
 	begin := time.Now()
 	pay(a, b, 1_00)
 	require.Greater(t, time.Since(begin), soon)

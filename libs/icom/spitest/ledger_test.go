@@ -140,7 +140,7 @@ func (t *trial) broken() []string {
 	return broken
 }
 
-const steps = 3000
+const steps = 1500
 
 // TestBooksLaw: whatever happens, the accounts follow from the orders, and participants who believe what they were told
 // have the SPI's balances.
@@ -244,7 +244,7 @@ func TestPastTheWindowARepetitionIsADuplicate(t *testing.T) {
 	require.Equal(t, "AG12", notices[0].verdict.reason)
 	notices, _ = tr.place(&again, "", tr.now.Add(repeatWindow+1))
 	require.Equal(t, "DUPL", notices[0].verdict.reason)
-	require.Equal(t, 1, len(tr.log))
+	require.Len(t, tr.log, 1)
 }
 
 func TestReturnWindow(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -170,7 +171,7 @@ func (m *member) read() {
 	require.NoError(m.t, err)
 	for r := multipart.NewReader(bytes.NewReader(body), params["boundary"]); ; {
 		p, err := r.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		require.NoError(m.t, err)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
 )
 
@@ -113,7 +112,7 @@ func (l *ledger) report(withOrders bool) Report {
 	accounts := make(map[pix.ISPB]*Account)
 	for ispb, a := range l.accounts {
 		accounts[ispb] = &Account{
-			ISPB: ispb, Virtual: a.Virtual, Opening: a.Participant.Balance, Debits: a.debits, Credits: a.credits, Balance: a.balance,
+			ISPB: ispb, Virtual: a.Virtual, Opening: a.Balance, Debits: a.debits, Credits: a.credits, Balance: a.balance,
 		}
 	}
 	returned := make(map[string]pix.Amount)
@@ -178,7 +177,7 @@ func (o *order) public() Order {
 	if o.kind == pix.Return {
 		p.Original = o.original
 	}
-	if t, ok := o.body.(iso20022.CreditTransfer); ok {
+	if t, ok := o.body.(payment); ok {
 		p.Accepted = t.AcceptedAt
 	}
 	return p
