@@ -42,6 +42,9 @@ func TestUnpackChild(t *testing.T) { //nolint:paralleltest // as a child it is t
 	said, err := s.XMLLint(t.Context(), "--version")
 	require.NoError(t, err)
 	require.Contains(t, said, "libxml")
+	token, err := s.SoftHSM(t.Context())
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(token.Module, f.cache), token.Module)
 	require.NoError(t, s.Stop())
 	fmt.Println("UNPACKED AND RUN")
 }

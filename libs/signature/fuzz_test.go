@@ -5,12 +5,17 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/beevik/etree"
 	dsig "github.com/russellhaering/goxmldsig"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cabine-pix/cabine/libs/devstack/devtest"
 )
 
 // seeds are messages in as many spellings as there are.
@@ -158,6 +163,31 @@ func canonicalWhole(t *testing.T, message []byte, hole span) string {
 	whole, err := dsig.MakeC14N10ExclusiveCanonicalizerWithPrefixList("").Canonicalize(tree.Root())
 	require.NoError(t, err)
 	return string(whole)
+}
+
+// TestCanonicalFormByLibxml2 holds the octets to a second library, which shares nothing with the first.
+func TestCanonicalFormByLibxml2(t *testing.T) {
+	t.Parallel()
+	accepted := 0
+	for i, seed := range seeds() {
+		e, refused := read([]byte(seed))
+		if refused != nil {
+			continue
+		}
+		accepted++
+		hole := e.header.hole
+		path := filepath.Join(t.TempDir(), strconv.Itoa(i)+".xml")
+		require.NoError(t, os.WriteFile(path, []byte(seed[:hole.from]+seed[hole.to:]), 0o600))
+		whole, err := devtest.XMLLint(t, "--exc-c14n", path)
+		require.NoError(t, err)
+		declaration := ` xmlns="` + e.namespace + `"`
+		for _, part := range []fragment{e.header, e.document} {
+			octets, refused := part.octets([]byte(seed), declaration)
+			require.Nil(t, refused)
+			require.Contains(t, whole, strings.Replace(string(octets), declaration, "", 1))
+		}
+	}
+	require.Equal(t, 7, accepted, "all but those with a document type, a comment or CDATA")
 }
 
 func TestCanonicalFormOfEverySpelling(t *testing.T) {

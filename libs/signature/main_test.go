@@ -1,9 +1,10 @@
 package signature
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/cabine-pix/cabine/libs/devstack/devtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(devtest.Main(m)) }

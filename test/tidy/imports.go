@@ -69,6 +69,7 @@ func homes() []home {
 		{"google.golang.org/grpc", []string{"libs/transport/plugin"}, "gRPC stays inside libs/transport/plugin"},
 		{"github.com/hashicorp/go-hclog", []string{"libs/transport/plugin"}, "hclog becomes slog inside libs/transport/plugin"},
 		{"github.com/russellhaering/goxmldsig", []string{"libs/signature"}, "XML is canonicalised in libs/signature"},
+		{"github.com/ThalesGroup/crypto11", []string{"libs/signature/pkcs11"}, "tokens are reached in libs/signature/pkcs11"},
 		{"github.com/beevik/etree", []string{"libs/signature"}, "XML is canonicalised in libs/signature"},
 		{"github.com/knadh/koanf", []string{"services/internal/core"}, "configuration is read in services/internal/core"},
 		{"github.com/failsafe-go/failsafe-go", []string{"libs/resilience"}, "retries and breakers are policies of libs/resilience"},

@@ -251,6 +251,18 @@ func XMLLint(t testing.TB, args ...string) (string, error) {
 	return stackOf(t).XMLLint(ctx, args...)
 }
 
+// SoftHSM makes a PKCS#11 token in a package whose TestMain calls Main.
+func SoftHSM(t testing.TB) *devstack.SoftHSM {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit) // it may have to be installed
+	defer cancel()
+	token, err := stackOf(t).SoftHSM(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
 // Proxy stands between a client of this test and a server, and is closed with the test.
 func Proxy(t testing.TB, target string) *devstack.Proxy {
 	t.Helper()
