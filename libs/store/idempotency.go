@@ -33,7 +33,7 @@ type Key struct {
 
 // KeyAbandonedAfter is when a request that did not finish is taken for dead and the next one with its key is fresh.
 // Should it live after all, its Finish fails: one of the two has an effect.
-const KeyAbandonedAfter = time.Minute
+const KeyAbandonedAfter = 10 * time.Second
 
 // Idempotency keeps answers by the keys that clients gave with their requests.
 type Idempotency struct {

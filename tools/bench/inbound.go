@@ -138,7 +138,7 @@ func poller(ctx context.Context, s *stage.Stage) error {
 		"ispb": stage.ISPB, "max_slots": lease.MaxSlots, "csm": map[string]any{"enabled": false},
 	}}
 	var last bytes.Buffer
-	p, err := s.Poller("bench", func(line []byte) { last.Reset(); last.Write(line) }, icomOnly)
+	p, err := s.Participants[0].Poller("bench", func(line []byte) { last.Reset(); last.Write(line) }, icomOnly)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func poller(ctx context.Context, s *stage.Stage) error {
 // bare reads on six connections with what the standard library offers, follows the
 // cursor, decompresses, and forgets.
 func bare(ctx context.Context, s *stage.Stage) error {
-	files := s.Files()
+	files := s.Participants[0].Files()
 	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 	if err != nil {
 		return err

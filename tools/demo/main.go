@@ -1,5 +1,5 @@
-// Demo runs the whole receiving system on one machine: three replicas, the simulated bank
-// over mutual TLS, real Postgres, Redis and NATS. One replica is killed and one is rolled
+// Demo runs the whole system on one machine: two participants that pay each other through the simulated SPI
+// over mutual TLS, with real Postgres, Redis and NATS. Replicas are killed and rolled
 // meanwhile. It ends with a report that compares our books with the bank's own count.
 package main
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
 	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/tools/internal/stage"
 )
 
 // Report is what REPORT=<file> receives.
@@ -19,7 +20,11 @@ type Report struct {
 	Seed     uint64              `json:"seed"`
 	Channels map[string]*Channel `json:"channels"`
 	Inbound  Inbound             `json:"inbound"`
-	Faults   []Fault             `json:"faults"`
+	Outbound Outbound            `json:"outbound"`
+	Books    Books               `json:"books"`
+	// LatencyMS are BACEN's times, by the bank's clock.
+	LatencyMS Latencies `json:"latency_ms"`
+	Faults    []Fault   `json:"faults"`
 	// TakeoverMS is the longest time a slot was without a poll, by how its owner went.
 	TakeoverMS Takeover `json:"takeover_ms"`
 	// LeaseMS is T, after which a killed owner's slot comes back.
@@ -40,7 +45,45 @@ type Channel struct {
 	Kinds map[string]int `json:"violation_kinds,omitempty"`
 }
 
-// Inbound compares the bank's books with ours.
+// Outbound is what became of the orders of both participants.
+type Outbound struct {
+	// Orders were taken by an API; each is Settled, Rejected or still open.
+	Orders   int `json:"orders"`
+	Settled  int `json:"settled"`
+	Rejected int `json:"rejected"`
+	// UnknownOpen had no final state at the end.
+	UnknownOpen int `json:"unknown_open"`
+	// DoubleBooked came to an end more than once in somebody's books.
+	DoubleBooked int `json:"double_booked"`
+	// Returns were ordered by a receiver.
+	Returns int `json:"returns"`
+}
+
+// Books sums what moved, in centavos: debits and credits of both participants.
+type Books struct {
+	Ours pix.Amount `json:"ours"`
+	Bank pix.Amount `json:"bank"`
+	// Difference sums the amounts of the lines that differ, and Lines names them.
+	Difference pix.Amount `json:"difference"`
+	Lines      []string   `json:"lines,omitempty"`
+}
+
+// Latencies are in milliseconds.
+type Latencies struct {
+	// Payer is from AccptncDtTm to the SPI's receipt of the order, Receiver from there, the forwarding included, to the
+	// receipt of the receiver's answer. BACEN's targets: 900 and 1500 (p50, p95), 1400 and 2300.
+	Payer    Percentiles `json:"payer"`
+	Receiver Percentiles `json:"receiver"`
+}
+
+// Percentiles of times in milliseconds.
+type Percentiles struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+}
+
+// Inbound compares the messages of the bank's books with ours.
 type Inbound struct {
 	SentByBank  int `json:"sent_by_bank"`
 	Stored      int `json:"stored"`
@@ -67,31 +110,38 @@ type Takeover struct {
 	Killed   int64 `json:"killed"`
 }
 
-// judge compares and names what was broken.
-func (r *Report) judge(bank icomtest.Report, violations []icomtest.Violation, ispb pix.ISPB) {
+// judge compares and names what was broken. The channels of the report are our participant's; a violation of the
+// other's cap is one as well.
+func (r *Report) judge(bank icomtest.Report, violations []icomtest.Violation) {
 	for _, name := range pix.Channels() {
-		p := bank.Participant(name, ispb)
+		p := bank.Participant(name, stage.ISPB)
 		c := &Channel{
 			Cap: p.Cap, PeakRequests: p.PeakRequests, PeakStreams: p.PeakStreams,
 			PeakConnections: p.PeakConnections, Violations: p.Violations, Kinds: make(map[string]int),
 		}
 		r.Channels[string(name)] = c
 		for _, v := range violations {
-			if v.Channel == name && v.ISPB == ispb {
+			if v.Channel == name && v.ISPB == stage.ISPB {
 				c.Kinds[string(v.Kind)]++
 			}
-		}
-		r.Inbound.Redelivered += int(p.Redelivered)
-		if c.PeakRequests > c.Cap {
-			r.broke("Cap: %s teve %d requisições simultâneas, o teto é %d", name, c.PeakRequests, c.Cap)
-		}
-		if c.Violations > 0 {
-			r.broke("O banco anotou %d violações em %s: %v", c.Violations, name, c.Kinds)
 		}
 		if p.PeakRequests == 0 {
 			r.broke("O banco não recebeu nenhuma requisição em %s: nada foi provado", name)
 		}
 	}
+	for _, p := range bank.Participants {
+		if p.PeakRequests > p.Cap {
+			r.broke("Cap: %s de %s teve %d requisições simultâneas, o teto é %d", p.Channel, p.ISPB, p.PeakRequests, p.Cap)
+		}
+		if p.Violations > 0 {
+			r.broke("O banco anotou %d violações em %s de %s", p.Violations, p.Channel, p.ISPB)
+		}
+	}
+	r.judgeMessages()
+	r.judgePayments()
+}
+
+func (r *Report) judgeMessages() {
 	in := r.Inbound
 	if in.SentByBank == 0 {
 		r.broke("O banco não enviou nada: nada foi provado")
@@ -107,6 +157,25 @@ func (r *Report) judge(bank icomtest.Report, violations []icomtest.Violation, is
 	}
 	if in.DeadLetters > 0 {
 		r.broke("Nothing silent: %d mensagens boas foram para dead_letters", in.DeadLetters)
+	}
+}
+
+func (r *Report) judgePayments() {
+	out := r.Outbound
+	if out.Orders == 0 || out.Settled == 0 {
+		r.broke("De %d ordens %d liquidaram: nada foi provado", out.Orders, out.Settled)
+	}
+	if out.UnknownOpen > 0 {
+		r.broke("Nothing silent: %d ordens sem estado final", out.UnknownOpen)
+	}
+	if sum := out.Settled + out.Rejected + out.UnknownOpen; sum != out.Orders {
+		r.broke("Once: %d ordens aceitas, %d pagamentos nos livros", out.Orders, sum)
+	}
+	if out.DoubleBooked > 0 {
+		r.broke("Once: %d pagamentos terminaram mais de uma vez", out.DoubleBooked)
+	}
+	if b := r.Books; b.Difference != 0 || b.Ours != b.Bank || len(b.Lines) > 0 {
+		r.broke("Books agree: nossos livros somam %v, os do banco %v, e %d linhas diferem", b.Ours, b.Bank, len(b.Lines))
 	}
 }
 
@@ -132,8 +201,16 @@ func (r *Report) print(out io.Writer) {
 	in := r.Inbound
 	p("  mensagens: banco enviou %d, gravadas %d, publicadas %d, concluídas %d", in.SentByBank, in.Stored, in.Published, in.Done)
 	p("  perdidas %d, duplicadas %d (o banco reentregou %d)", in.Lost, in.Duplicated, in.Redelivered)
+	o, l := r.Outbound, r.LatencyMS
+	p("  ordens: %d aceitas, %d liquidadas, %d rejeitadas, %d em aberto, %d devoluções", o.Orders, o.Settled, o.Rejected, o.UnknownOpen, o.Returns)
+	p("  livros: nossos %v, do banco %v, diferença %v", r.Books.Ours, r.Books.Bank, r.Books.Difference)
+	for _, line := range r.Books.Lines[:min(len(r.Books.Lines), 20)] {
+		p("    %s", line)
+	}
+	p("  pagador: da ordem ao SPI p50 %.0f ms, p95 %.0f ms, p99 %.0f ms; recebedor: do SPI à resposta p50 %.0f ms, p95 %.0f ms, p99 %.0f ms",
+		l.Payer.P50, l.Payer.P95, l.Payer.P99, l.Receiver.P50, l.Receiver.P95, l.Receiver.P99)
 	for _, f := range r.Faults {
-		p("  %s  %-8s %s, que tinha %d slots", f.At.Format("15:04:05"), f.Kind, f.Replica, f.Slots)
+		p("  %s  %-8s %s, que tinha %d slots de leitura", f.At.Format("15:04:05"), f.Kind, f.Replica, f.Slots)
 	}
 	p("  retomada: após parada limpa %s, após SIGKILL %s (lease de %d ms)", shown(r.TakeoverMS.Graceful), shown(r.TakeoverMS.Killed), r.LeaseMS)
 	if len(r.Broken) == 0 {

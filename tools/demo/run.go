@@ -21,17 +21,17 @@ type options struct {
 	rate       float64
 	slots      int
 	seed       uint64
-	examples   string
 	keep       string
 	plain      bool
 	withoutCap bool
 }
 
-const usage = `demo: três réplicas recebem Pix do banco simulado, por mTLS, em processos reais.
+const usage = `demo: dois participantes pagam um ao outro pelo SPI simulado, por mTLS, em processos reais.
 
-Uma réplica é morta (SIGKILL) e outra é trocada como num deploy (SIGTERM) enquanto as mensagens
-chegam. O banco conta por si mesmo as requisições simultâneas. No fim, o relatório compara os
-nossos livros com os dele; a saída é 1 se alguma lei foi quebrada.
+Réplicas do nosso participante são mortas (SIGKILL) e trocadas como num deploy (SIGTERM) enquanto
+ordens correm nos dois sentidos. O banco conta por si mesmo as requisições simultâneas e tem os
+seus próprios livros. No fim, o relatório compara os nossos livros com os dele, pagamento por
+pagamento; a saída é 1 se alguma lei foi quebrada.
 
 `
 
@@ -39,13 +39,12 @@ func run(args []string, out, errOut io.Writer) int {
 	var o options
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
 	fs.SetOutput(errOut)
-	fs.DurationVar(&o.duration, "duration", time.Minute, "tempo de tráfego, do primeiro poll ao último envio do banco")
+	fs.DurationVar(&o.duration, "duration", time.Minute, "tempo de tráfego, da primeira à última ordem")
 	fs.StringVar(&o.report, "report", "", "grava o relatório em JSON neste arquivo")
 	fs.IntVar(&o.replicas, "replicas", 3, "réplicas do icom-poller (2 a 6)")
-	fs.Float64Var(&o.rate, "rate", 40, "mensagens por segundo que o banco envia em cada canal")
-	fs.IntVar(&o.slots, "slots", 6, "slots de leitura por canal (ICOM_MAX_SLOTS, 1 a 6)")
+	fs.Float64Var(&o.rate, "rate", 10, "ordens de Pix por segundo em cada sentido")
+	fs.IntVar(&o.slots, "slots", 4, "slots de leitura por canal (ICOM_MAX_SLOTS, 1 a 6); o resto é de envio")
 	fs.Uint64Var(&o.seed, "seed", 0, "semente do banco simulado; 0 sorteia uma")
-	fs.StringVar(&o.examples, "examples", "", "diretório com os exemplos oficiais do SPI; vazio usa mensagens próprias")
 	fs.StringVar(&o.keep, "logs", "", "guarda os logs das réplicas neste diretório")
 	fs.BoolVar(&o.plain, "plain", false, "uma linha por vez, sem redesenhar a tela")
 	fs.BoolVar(&o.withoutCap, "without-cap", false, "")
@@ -98,8 +97,8 @@ func (o options) validate(rest int) error {
 		return fmt.Errorf("-duration é %v, o mínimo é 15s: as trocas precisam de tempo", o.duration)
 	case o.replicas < 2 || o.replicas > 6:
 		return fmt.Errorf("-replicas é %d, quero 2 a 6", o.replicas)
-	case o.rate <= 0 || o.rate > 2000:
-		return fmt.Errorf("-rate é %g, quero mais que 0 e no máximo 2000", o.rate)
+	case o.rate <= 0 || o.rate > 200:
+		return fmt.Errorf("-rate é %g, quero mais que 0 e no máximo 200", o.rate)
 	case o.slots < 1 || o.slots > 6:
 		return fmt.Errorf("-slots é %d, quero 1 a 6", o.slots)
 	}

@@ -60,7 +60,12 @@ func (t *table) draw(ctx context.Context, tr *troupe) error {
 	if err != nil {
 		return err
 	}
-	counts, err := store.NewInbox(tr.stage.DB).Counts(ctx)
+	ours := tr.stage.Participants[0]
+	open, err := store.NewInbox(ours.DB).Backlog(ctx)
+	if err != nil {
+		return err
+	}
+	books, err := store.NewPayments(ours.DB).Books(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,7 +75,7 @@ func (t *table) draw(ctx context.Context, tr *troupe) error {
 		rows = append(rows, fmt.Sprintf("%s  no banco agora %d  pico %d/%d  violações %d  enviadas %d  confirmadas %d  slots %s",
 			name, p.RequestsNow, p.PeakRequests, max(p.Cap, lease.MaxSlots), p.Violations, p.Enqueued, p.Acked, tr.owners(string(name))))
 	}
-	rows = append(rows, fmt.Sprintf("inbox  a publicar %d  publicadas %d  concluídas %d", counts.Received, counts.Published, counts.Done))
+	rows = append(rows, fmt.Sprintf("inbox  a publicar %d  em processamento %d", open.Received, open.Published), booked(books))
 	if !t.live {
 		_, _ = fmt.Fprintf(t.out, "%s  %s\n", time.Now().Format("15:04:05"), strings.Join(rows, " | "))
 		return nil
@@ -79,6 +84,15 @@ func (t *table) draw(ctx context.Context, tr *troupe) error {
 	_, _ = fmt.Fprintln(t.out, strings.Join(rows, "\n"))
 	t.lines = len(rows)
 	return nil
+}
+
+// booked shows what settled in our books.
+func booked(books []store.Book) string {
+	text := "liquidados"
+	for _, b := range books {
+		text += fmt.Sprintf("  %s %s %d = %v", b.Kind, b.Direction, b.Count, b.Amount)
+	}
+	return text
 }
 
 // owners returns who polls each slot of a channel, as the replicas say.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,11 +22,13 @@ import (
 	"github.com/cabine-pix/cabine/libs/devstack"
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
 	"github.com/cabine-pix/cabine/libs/pix"
-	"github.com/cabine-pix/cabine/libs/store"
 )
 
-// ISPB is the participant that everything here is.
+// ISPB is the participant that is there unless others are asked for.
 const ISPB = pix.ISPB("12345678")
+
+// Opening is what every participant's PI account holds at the beginning.
+const Opening pix.Amount = 1_000_000_000_00
 
 // The bank of the stage holds a read for one second, and all other times are short in
 // proportion, so that a minute shows what production shows in several. The inequalities
@@ -56,6 +57,11 @@ type Config struct {
 	Examples string
 	// MaxSlots is the most slots per channel that poll.
 	MaxSlots int
+	// Participants are who has services here, each with a database and a bus of its own.
+	// Default: ISPB alone.
+	Participants []pix.ISPB
+	// Payments puts the SPI behind the bank and builds the services that pay.
+	Payments bool
 	// WithoutCap builds the services so that Redis grants every slot to everybody.
 	WithoutCap bool
 	// Bank are further flags of the bank.
@@ -68,15 +74,15 @@ type Config struct {
 
 // Stage is everything but the replicas.
 type Stage struct {
-	// Stack holds the servers, DB is the services' database.
+	// Stack holds the servers.
 	Stack *devstack.Stack
-	DB    *store.DB
+	// Participants are those of Config, in its order.
+	Participants []*Participant
 	// Seed is the bank's.
 	Seed uint64
 
 	cfg   Config
 	dir   string
-	dsn   string
 	bank  *Process
 	ready bankReady
 	http  http.Client
@@ -89,10 +95,19 @@ type bankReady struct {
 	Control string                      `json:"control"`
 	Seed    uint64                      `json:"seed"`
 	Clients map[pix.ISPB]icomtest.Files `json:"clients"`
+	// SPI is the certificate of the SPI's signatures, Signatures are the participants' keys and certificates.
+	SPI        string `json:"spi"`
+	Signatures map[pix.ISPB]struct {
+		Key         string `json:"key"`
+		Certificate string `json:"certificate"`
+	} `json:"signatures"`
 }
 
 // SetUp builds the programs, starts the servers and the bank, and migrates.
 func SetUp(ctx context.Context, cfg Config) (*Stage, error) {
+	if len(cfg.Participants) == 0 {
+		cfg.Participants = []pix.ISPB{ISPB}
+	}
 	s := &Stage{cfg: cfg, http: http.Client{Timeout: time.Minute}}
 	if err := s.setUp(ctx); err != nil {
 		return nil, errors.Join(err, s.TearDown())
@@ -115,16 +130,19 @@ func (s *Stage) setUp(ctx context.Context) (err error) {
 	if s.Stack, err = devstack.Start(ctx, options); err != nil {
 		return err
 	}
-	if err := s.Stack.Postgres.CreateDatabase(ctx, "cabine"); err != nil {
-		return err
-	}
-	s.dsn = s.Stack.Postgres.DSN("cabine")
-	say("migrando o banco de dados e criando os streams")
-	if err := s.migrate(ctx); err != nil {
-		return err
-	}
-	if s.DB, err = store.Open(ctx, store.Config{URL: s.dsn, Application: "stage"}); err != nil {
-		return err
+	say("migrando os bancos de dados e criando os streams")
+	for i, ispb := range cfg.Participants {
+		bus := s.Stack.NATS
+		if i > 0 {
+			if bus, err = s.Stack.StartNATS(ctx, devstack.NATSOptions{}); err != nil {
+				return err
+			}
+		}
+		p := &Participant{ISPB: ispb, NATS: bus, stage: s}
+		s.Participants = append(s.Participants, p)
+		if err := p.migrate(ctx); err != nil {
+			return err
+		}
 	}
 	say("iniciando o banco simulado")
 	return s.startBank()
@@ -133,8 +151,8 @@ func (s *Stage) setUp(ctx context.Context) (err error) {
 // TearDown stops the bank and the servers and removes every file.
 func (s *Stage) TearDown() error {
 	var errs []error
-	if s.DB != nil {
-		s.DB.Close()
+	for _, p := range s.Participants {
+		errs = append(errs, p.close())
 	}
 	if s.bank != nil {
 		errs = append(errs, s.bank.Stop(5*time.Second))
@@ -156,6 +174,9 @@ func (s *Stage) build(ctx context.Context) error {
 	}
 	args = append(args, module+"services/icom-poller", module+"services/migrate",
 		module+"plugins/transport-bacen", module+"tools/bacen-sim")
+	if s.cfg.Payments {
+		args = append(args, module+"services/payments", module+"services/outbound-sender", module+"tools/core-sim")
+	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
@@ -166,15 +187,6 @@ func (s *Stage) build(ctx context.Context) error {
 // environ is what a child inherits: nothing but where programs and temporary files are.
 func environ(more ...string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "HOME=" + os.Getenv("HOME")}, more...)
-}
-
-func (s *Stage) migrate(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, s.program("migrate"), "up")
-	cmd.Env = environ("DATABASE_URL="+s.dsn, "NATS_URL="+s.Stack.NATS.URL())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("migrate: %w\n%s", err, out)
-	}
-	return nil
 }
 
 func (s *Stage) startBank() error {
@@ -188,8 +200,14 @@ func (s *Stage) startBank() error {
 		return err
 	}
 	args := []string{
-		"--pki-dir", filepath.Join(s.dir, "pki"), "--ispb", string(ISPB), "--hold", BankHold.String(),
+		"--pki-dir", filepath.Join(s.dir, "pki"), "--hold", BankHold.String(),
 		"--redeliver-after", "8s", "--stream-expiry", "20s", "--seed", strconv.FormatUint(s.cfg.Seed, 10),
+	}
+	for _, ispb := range s.cfg.Participants {
+		args = append(args, "--ispb", string(ispb))
+		if s.cfg.Payments {
+			args = append(args, "--participant", string(ispb)+"="+Opening.String())
+		}
 	}
 	if s.cfg.Examples != "" {
 		args = append(args, "--examples", s.cfg.Examples)
@@ -236,68 +254,12 @@ func (s *Stage) Report(ctx context.Context) (r icomtest.Report, err error) {
 	return r, s.Control(ctx, http.MethodGet, "/report", nil, "", &r)
 }
 
-// Addr returns where the bank serves a channel, and Files the participant's certificate.
+// Addr returns where the bank serves a channel.
 func (s *Stage) Addr(channel pix.Channel) string {
 	if channel == pix.CSM {
 		return s.ready.CSM
 	}
 	return s.ready.CPM
-}
-
-// Files returns the participant's certificate.
-func (s *Stage) Files() icomtest.Files { return s.ready.Clients[ISPB] }
-
-// Poller starts a replica of the icom-poller; each line of its log goes to line. more are
-// settings over those of the stage, by section.
-func (s *Stage) Poller(name string, line func([]byte), more map[string]any) (*Process, error) {
-	path, err := s.config(name, more)
-	if err != nil {
-		return nil, err
-	}
-	log, err := s.cfg.Logs.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return Start(name, s.program("icom-poller"), []string{"--config", path}, environ(), log, line, nil)
-}
-
-// config writes what a replica is told. JSON is YAML.
-func (s *Stage) config(name string, more map[string]any) (string, error) {
-	host, port, err := net.SplitHostPort(s.Stack.Redis.Addr())
-	if err != nil {
-		return "", err
-	}
-	files := s.Files()
-	bacen := filepath.Join(s.dir, "bacen.json")
-	err = writeJSON(bacen, map[string]any{
-		"channels": map[string]any{
-			"cpm": map[string]any{"url": "https://" + s.ready.CPM, "server_name": "localhost"},
-			"csm": map[string]any{"url": "https://" + s.ready.CSM, "server_name": "localhost"},
-		},
-		"ca":           files.CA,
-		"user_timeout": userTimeout,
-		"participants": map[string]any{string(ISPB): map[string]any{"cert": files.Cert, "key": files.Key}},
-	})
-	if err != nil {
-		return "", err
-	}
-	settings := map[string]any{
-		"replica":  name,
-		"admin":    map[string]any{"listen": "127.0.0.1:0"},
-		"icom":     map[string]any{"ispb": ISPB, "max_slots": s.cfg.MaxSlots},
-		"lease":    timing(),
-		"redis":    map[string]any{"host": host, "port": json.Number(port), "timeout": "500ms"},
-		"postgres": map[string]any{"url": s.dsn},
-		"nats":     map[string]any{"url": s.Stack.NATS.URL()},
-		"transport": map[string]any{
-			"plugin": s.program("transport-bacen"), "env": map[string]any{"CABINE_BACEN": bacen},
-		},
-	}
-	for section, v := range more {
-		settings[section] = v
-	}
-	path := filepath.Join(s.dir, name+".yaml")
-	return path, writeJSON(path, settings)
 }
 
 func writeJSON(path string, v any) error {
@@ -319,6 +281,3 @@ func (s *Stage) Versions() map[string]string {
 	}
 	return v
 }
-
-// NATSURL returns where the bus is.
-func (s *Stage) NATSURL() string { return s.Stack.NATS.URL() }
