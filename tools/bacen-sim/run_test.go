@@ -99,9 +99,9 @@ func fetchReport(t *testing.T, control string) icomtest.Report {
 	require.NoError(t, err)
 	resp, err := transport.RoundTrip(req)
 	require.NoError(t, err)
-	defer resp.Body.Close()
 	var report icomtest.Report
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&report))
+	require.NoError(t, resp.Body.Close())
 	return report
 }
 
