@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,9 +33,26 @@ type report struct {
 		Lost       *int `json:"lost"`
 		Duplicated *int `json:"duplicated"`
 	} `json:"inbound"`
+	Outbound struct {
+		Orders       *int `json:"orders"`
+		Settled      *int `json:"settled"`
+		Rejected     *int `json:"rejected"`
+		UnknownOpen  *int `json:"unknown_open"`
+		DoubleBooked *int `json:"double_booked"`
+	} `json:"outbound"`
+	Books struct {
+		Ours       *int64 `json:"ours"`
+		Bank       *int64 `json:"bank"`
+		Difference *int64 `json:"difference"`
+	} `json:"books"`
+	LatencyMS struct {
+		Payer    percentiles `json:"payer"`
+		Receiver percentiles `json:"receiver"`
+	} `json:"latency_ms"`
 	Faults []struct {
-		At   time.Time `json:"at"`
-		Kind string    `json:"kind"`
+		At      time.Time `json:"at"`
+		Kind    string    `json:"kind"`
+		Replica string    `json:"replica"`
 	} `json:"faults"`
 	Takeover struct {
 		Graceful *int64 `json:"graceful"`
@@ -42,6 +60,13 @@ type report struct {
 	} `json:"takeover_ms"`
 	LeaseMS  int64             `json:"lease_ms"`
 	Versions map[string]string `json:"versions"`
+}
+
+// percentiles are in milliseconds.
+type percentiles struct {
+	P50 *float64 `json:"p50"`
+	P95 *float64 `json:"p95"`
+	P99 *float64 `json:"p99"`
 }
 
 // demo runs the demonstration as make does and returns its exit code and report.
@@ -93,15 +118,47 @@ func TestDemoKeepsTheLaws(t *testing.T) {
 	require.Equal(t, *in.SentByBank, *in.Published)
 	require.Zero(t, *in.Lost)
 	require.Zero(t, *in.Duplicated)
-	require.Len(t, r.Faults, 2)
-	require.Equal(t, []string{"SIGKILL", "SIGTERM"}, []string{r.Faults[0].Kind, r.Faults[1].Kind})
-	require.True(t, r.Faults[0].At.Before(r.Faults[1].At))
+	done := make(map[string]bool)
+	for i, f := range r.Faults {
+		service, _, _ := strings.Cut(f.Replica, "-")
+		done[f.Kind+" "+service] = true
+		require.True(t, i == 0 || r.Faults[i-1].At.Before(f.At))
+	}
+	for _, service := range []string{"poller", "sender", "payments"} {
+		require.True(t, done["SIGKILL "+service] && done["SIGTERM "+service], service)
+	}
+	requirePaid(t, r)
 	require.Positive(t, r.LeaseMS)
 	require.NotNil(t, r.Takeover.Graceful)
 	require.NotNil(t, r.Takeover.Killed)
 	require.LessOrEqual(t, *r.Takeover.Killed, r.LeaseMS+1000)
 	for _, name := range []string{"go", "redis", "postgres", "nats"} {
 		require.NotEmpty(t, r.Versions[name])
+	}
+}
+
+// requirePaid checks the report of payments: all fields, and that the books agree.
+func requirePaid(t *testing.T, r report) {
+	t.Helper()
+	out := r.Outbound
+	for _, field := range []*int{out.Orders, out.Settled, out.Rejected, out.UnknownOpen, out.DoubleBooked} {
+		require.NotNil(t, field)
+	}
+	require.Positive(t, *out.Settled)
+	require.Equal(t, *out.Orders, *out.Settled+*out.Rejected)
+	require.Zero(t, *out.UnknownOpen)
+	require.Zero(t, *out.DoubleBooked)
+	for _, field := range []*int64{r.Books.Ours, r.Books.Bank, r.Books.Difference} {
+		require.NotNil(t, field)
+	}
+	require.Positive(t, *r.Books.Ours)
+	require.Equal(t, *r.Books.Bank, *r.Books.Ours)
+	require.Zero(t, *r.Books.Difference)
+	for _, p := range []percentiles{r.LatencyMS.Payer, r.LatencyMS.Receiver} {
+		for _, field := range []*float64{p.P50, p.P95, p.P99} {
+			require.NotNil(t, field)
+			require.Positive(t, *field)
+		}
 	}
 }
 
