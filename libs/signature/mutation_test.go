@@ -76,14 +76,20 @@ func TestWhatVerifiesIsWhatWasSigned(t *testing.T) {
 		changed := bytes.Clone(signed)
 		changed[at] = letter
 		try(changed)
-		changed[at] = signed[at] ^ byte(1<<random.IntN(8))
-		try(changed)
-		try(append(append(bytes.Clone(signed[:at]), letter), signed[at:]...))
-		try(append(bytes.Clone(signed[:at]), signed[at+1:]...))
-		try(signed[:at])
+		switch random.IntN(4) {
+		case 0:
+			changed[at] = signed[at] ^ byte(1<<random.IntN(8))
+			try(changed)
+		case 1:
+			try(append(append(bytes.Clone(signed[:at]), letter), signed[at:]...))
+		case 2:
+			try(append(bytes.Clone(signed[:at]), signed[at+1:]...))
+		case 3:
+			try(signed[:at])
+		}
 	}
-	t.Logf("%d of %d changes left the message as it was", accepted, 5*len(signed))
-	require.Less(t, accepted, len(signed)/4, "white space in base64 and in the declaration is all that may change")
+	t.Logf("%d of %d changes left the message as it was", accepted, 2*len(signed))
+	require.Less(t, accepted, len(signed)/10, "white space in base64 and in the declaration is all that may change")
 }
 
 // FuzzVerify looks for a panic, and for a message that verifies and says something else.
