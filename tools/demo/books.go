@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"time"
 
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
 	"github.com/cabine-pix/cabine/libs/icom/spitest"
@@ -102,8 +100,8 @@ func (t *troupe) close(ctx context.Context, r *Report) error {
 	if err := t.stage.Control(ctx, http.MethodGet, "/violations", nil, "", &violations); err != nil {
 		return err
 	}
-	var spi spitest.Report
-	if err := t.stage.Control(ctx, http.MethodGet, "/books", url.Values{"orders": {"1"}}, "", &spi); err != nil {
+	spi, err := t.stage.Books(ctx, true)
+	if err != nil {
 		return err
 	}
 	for _, p := range t.stage.Participants {
@@ -122,7 +120,7 @@ func (t *troupe) close(ctx context.Context, r *Report) error {
 	for _, broken := range spi.Broken {
 		r.broke("Books agree: o próprio banco: %s", broken)
 	}
-	r.latencies(spi.Orders)
+	r.LatencyMS.Payer, r.LatencyMS.Receiver = stage.Latencies(spi.Orders)
 	for _, p := range bank.Participants {
 		r.Inbound.SentByBank += int(p.Enqueued)
 		r.Inbound.Unconfirmed += int(p.Enqueued - p.Acked)
@@ -169,30 +167,4 @@ func (t *troupe) settle(ctx context.Context, r *Report, p *stage.Participant, sp
 	r.Books.Lines = append(r.Books.Lines, lines...)
 	r.Books.Difference += difference
 	return nil
-}
-
-// latencies reads BACEN's two times off the bank's own clock.
-func (r *Report) latencies(orders []spitest.Order) {
-	var payer, receiver []time.Duration
-	for _, o := range orders {
-		if o.Kind != pix.Payment {
-			continue
-		}
-		payer = append(payer, o.Received.Sub(o.Accepted))
-		if !o.Answered.IsZero() {
-			receiver = append(receiver, o.Answered.Sub(o.Received))
-		}
-	}
-	r.LatencyMS = Latencies{Payer: percentiles(payer), Receiver: percentiles(receiver)}
-}
-
-func percentiles(all []time.Duration) Percentiles {
-	if len(all) == 0 {
-		return Percentiles{}
-	}
-	slices.Sort(all)
-	at := func(share float64) float64 {
-		return float64(all[min(len(all)-1, int(share*float64(len(all))))].Microseconds()) / 1000
-	}
-	return Percentiles{P50: at(.50), P95: at(.95), P99: at(.99)}
 }

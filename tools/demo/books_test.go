@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,14 +83,4 @@ func TestReportNamesBrokenPayments(t *testing.T) {
 		r.judgePayments()
 		require.NotEmpty(t, r.Broken, name)
 	}
-}
-
-func TestPercentilesAreOfTheSortedTimes(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, Percentiles{}, percentiles(nil))
-	var all []time.Duration
-	for i := range 100 {
-		all = append(all, time.Duration(100-i)*time.Millisecond)
-	}
-	require.Equal(t, Percentiles{P50: 51, P95: 96, P99: 100}, percentiles(all))
 }

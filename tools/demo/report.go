@@ -72,15 +72,8 @@ type Books struct {
 type Latencies struct {
 	// Payer is from AccptncDtTm to the SPI's receipt of the order, Receiver from there, the forwarding included, to the
 	// receipt of the receiver's answer. BACEN's targets: 900 and 1500 (p50, p95), 1400 and 2300.
-	Payer    Percentiles `json:"payer"`
-	Receiver Percentiles `json:"receiver"`
-}
-
-// Percentiles of times in milliseconds.
-type Percentiles struct {
-	P50 float64 `json:"p50"`
-	P95 float64 `json:"p95"`
-	P99 float64 `json:"p99"`
+	Payer    stage.Percentiles `json:"payer"`
+	Receiver stage.Percentiles `json:"receiver"`
 }
 
 // Inbound compares the messages of the bank's books with ours.
