@@ -89,7 +89,7 @@ func Reasons() []string {
 	}
 }
 
-// ErrAnswer: the answer is not as the contract has it.
+// ErrAnswer says that an answer is not as the contract has it.
 var ErrAnswer = errors.New("answer of the core is not valid")
 
 // Check reports whether the answer is one to the question with that EndToEndId; ErrAnswer otherwise.

@@ -25,7 +25,7 @@ const MaxSkew = 5 * time.Minute
 // MinSecret is the least length of a secret, in bytes: that of the digest.
 const MinSecret = sha256.Size
 
-// ErrSignature: a signature is absent, by an unknown key, too old, or wrong.
+// ErrSignature says that a signature is absent, by an unknown key, too old, or wrong.
 var ErrSignature = errors.New("signature is not valid")
 
 // Key is a secret and the name by which both sides know it.

@@ -59,7 +59,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Name == "" {
-		errs = append(errs, errors.New("Name is empty"))
+		errs = append(errs, errors.New("no Name"))
 	}
 	for _, f := range []struct {
 		name string
@@ -83,7 +83,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("PauseMost is %v, want at least Pause %v", c.PauseMost, c.Pause))
 	}
 	if c.Attempts < 1 || c.Attempts > 10 {
-		errs = append(errs, fmt.Errorf("Attempts is %d, want 1 to 10", c.Attempts))
+		errs = append(errs, fmt.Errorf("%d Attempts, want 1 to 10", c.Attempts))
 	}
 	if c.FailureShare < 1 || c.FailureShare > 100 {
 		errs = append(errs, fmt.Errorf("FailureShare is %d, want 1 to 100", c.FailureShare))

@@ -109,7 +109,7 @@ func (p *Policy) Do(ctx context.Context, fn func(context.Context) error) error {
 	err := p.executor.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
 		err := fn(e.Context())
 		if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-			return givenUp{err}
+			return givenUpError{err}
 		}
 		return err
 	})
@@ -176,12 +176,12 @@ func permanent(err error) bool {
 	return ok
 }
 
-// givenUp is what fn returned after its caller went away.
-type givenUp struct{ error }
+// givenUpError is what fn returned after its caller went away.
+type givenUpError struct{ error }
 
-func (g givenUp) Unwrap() error { return g.error }
+func (g givenUpError) Unwrap() error { return g.error }
 
 func abandoned(err error) bool {
-	_, ok := errors.AsType[givenUp](err)
+	_, ok := errors.AsType[givenUpError](err)
 	return ok || errors.Is(err, context.Canceled)
 }

@@ -132,10 +132,10 @@ func TestACallerWhoGivesUpIsNoFailure(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	for says, bad := range map[string]func(*resilience.Config){
-		"Name is empty":                           func(c *resilience.Config) { c.Name = "" },
-		"Attempts is -1":                          func(c *resilience.Config) { c.Attempts = -1 },
-		"AttemptTimeout is 1m0s":                  func(c *resilience.Config) { c.AttemptTimeout = time.Minute },
-		"FailureShare is 101":                     func(c *resilience.Config) { c.FailureShare = 101 },
+		"no Name":                func(c *resilience.Config) { c.Name = "" },
+		"-1 Attempts":            func(c *resilience.Config) { c.Attempts = -1 },
+		"AttemptTimeout is 1m0s": func(c *resilience.Config) { c.AttemptTimeout = time.Minute },
+		"FailureShare is 101":    func(c *resilience.Config) { c.FailureShare = 101 },
 		"PauseMost is 1s, want at least Pause 2s": func(c *resilience.Config) { c.Pause = 2 * time.Second },
 		"WindowCalls is -1":                       func(c *resilience.Config) { c.WindowCalls = -1 },
 		"OpenFor is -1s":                          func(c *resilience.Config) { c.OpenFor = -time.Second },

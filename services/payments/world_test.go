@@ -64,11 +64,10 @@ type world struct {
 	notices []notice
 }
 
-// notice is what the sender hears, and when.
+// notice is what the sender hears.
 type notice struct {
 	ID  int64  `json:"id"`
 	Msg string `json:"msg"`
-	at  time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -131,7 +130,7 @@ func (w *world) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = w.bus.Consume(ctx, bus.ConsumeConfig{Stream: bus.StreamOutbound, Durable: bus.ConsumerSender, Concurrency: 1, Prefetch: 100},
 			func(_ context.Context, d bus.Delivery) error {
-				n := notice{at: time.Now()}
+				var n notice
 				if err := json.Unmarshal(d.Payload, &n); err != nil {
 					return err
 				}
@@ -154,17 +153,6 @@ func (w *world) heard(msgType string) int {
 		}
 	}
 	return len(ids)
-}
-
-func (w *world) firstHeard(msgType string) (at time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, n := range w.notices {
-		if n.Msg == msgType {
-			return n.at
-		}
-	}
-	return at
 }
 
 func (w *world) eventually(what string, ok func() bool) {

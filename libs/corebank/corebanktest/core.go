@@ -33,7 +33,7 @@ const (
 	Unavailable Fault = "unavailable"
 	// Forbidden answers 403.
 	Forbidden Fault = "forbidden"
-	// Redirect answers 307 to itself.
+	// Redirect answers 307.
 	Redirect Fault = "redirect"
 	// BadJSON answers what is no JSON, signed.
 	BadJSON Fault = "bad-json"
@@ -252,7 +252,7 @@ func (c *Core) write(w http.ResponseWriter, r *http.Request, question string, an
 		w.WriteHeader(http.StatusForbidden)
 		return
 	case Redirect:
-		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		return
 	case UnknownCode:
 		answer.Decision, answer.Reason = corebank.Rejected, "XX99"

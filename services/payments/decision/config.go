@@ -73,7 +73,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("WhenSilent is %q, want %s or %s", c.WhenSilent, Reject, Accept))
 	}
 	if c.Concurrency < 1 || c.Concurrency > 10_000 {
-		errs = append(errs, fmt.Errorf("Concurrency is %d, want 1 to 10000", c.Concurrency))
+		errs = append(errs, fmt.Errorf("%d questions at once (Concurrency), want 1 to 10000", c.Concurrency))
 	}
 	return errors.Join(errs...)
 }

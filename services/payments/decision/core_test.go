@@ -137,7 +137,7 @@ func TestTheTimeLeftIsTheLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil, corebanktest.Config{}, clock.System())
 	defer b.bank.Hold()()
-	began := time.Now() //nolint:forbidigo // measures real time
+	began := time.Now()
 	v, err := b.core.Decide(t.Context(), corebank.Question{EndToEndID: id}, 100*time.Millisecond)
 	require.NoError(t, err)
 	require.Equal(t, "core is silent: timeout", v.Detail)
@@ -164,7 +164,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"URL has a user":          {URL: "https://a:hunter2@core/x", Keys: keys()},
 		"no key":                  {URL: "https://core/x"},
 		"WhenSilent is":           {URL: "https://core/x", Keys: keys(), WhenSilent: "maybe"},
-		"Concurrency is -1":       {URL: "https://core/x", Keys: keys(), Concurrency: -1},
+		"-1 questions at once":    {URL: "https://core/x", Keys: keys(), Concurrency: -1},
 	} {
 		err := bad.WithDefaults().Validate()
 		require.ErrorContains(t, err, says)

@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,20 @@ import (
 const bySPI = "spi"
 
 // statuses makes what the SPI says about payments true in the books.
-func (p *Processor) statuses(a *arrival, doc *iso20022.Pacs002) effect {
+func (p *Processor) statuses(ctx context.Context, a *arrival, doc *iso20022.Pacs002) (effect, error) {
+	// Read before the transaction, which holds a connection already.
+	repeats := map[string]store.Payment{}
+	for _, s := range doc.Statuses {
+		if s.Status != iso20022.RJCT || !slices.ContainsFunc(s.Reasons, isDuplicate) {
+			continue
+		}
+		payment, err := p.deps.Books.Payments.Get(ctx, s.OriginalInstrID)
+		if err == nil {
+			repeats[payment.ID] = payment
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
 	return func(ctx context.Context, tx *store.Tx, out *outcome) error {
 		var moves []store.Move
 		for _, s := range doc.Statuses {
@@ -25,20 +39,28 @@ func (p *Processor) statuses(a *arrival, doc *iso20022.Pacs002) effect {
 			case iso20022.ACSC, iso20022.ACCC:
 				moves = append(moves, p.settled(a, s))
 			case iso20022.RJCT:
-				duplicate, err := p.duplicate(ctx, tx, s, out)
-				if err != nil {
-					return err
+				if payment, ok := repeats[s.OriginalInstrID]; ok {
+					copied, err := p.duplicate(ctx, tx, payment, out)
+					if err != nil {
+						return err
+					}
+					if copied {
+						continue
+					}
 				}
-				if !duplicate {
-					moves = append(moves, rejected(s))
-				}
+				moves = append(moves, rejected(s))
 			case iso20022.ACSP:
 				out.dead = append(out.dead, dead{deadContradiction, s.OriginalInstrID + " is ACSP, which only receivers say"})
 			}
 		}
 		return p.move(ctx, tx, moves, out)
-	}
+	}, nil
 }
+
+func isDuplicate(r iso20022.StatusReason) bool { return r.Code == duplicated }
+
+// duplicated is the code for an identifier that came before.
+const duplicated = "DUPL"
 
 func (p *Processor) settled(a *arrival, s iso20022.PaymentStatus) store.Move {
 	m := store.Move{ID: s.OriginalInstrID, To: pix.Settled, Who: bySPI, Reason: string(s.Status), SettledAt: a.head.Created}
@@ -64,22 +86,15 @@ func rejected(s iso20022.PaymentStatus) store.Move {
 // maxDetail bounds what others' words take in a row.
 const maxDetail = 300
 
-// duplicate reports that a rejection only says that the order came twice, which is no
-// evidence against the first copy. It is noted, and the SPI is asked while the payment is open.
-func (p *Processor) duplicate(ctx context.Context, tx *store.Tx, s iso20022.PaymentStatus, out *outcome) (bool, error) {
-	if !slices.ContainsFunc(s.Reasons, func(r iso20022.StatusReason) bool { return r.Code == "DUPL" }) {
-		return false, nil
-	}
-	sends, err := p.deps.Books.Outbound.Sends(ctx, tx, s.OriginalInstrID)
+// duplicate reports that RJCT DUPL only says that the order came twice, which is no evidence
+// against the first copy. It is noted, and the SPI is asked while the payment is open.
+func (p *Processor) duplicate(ctx context.Context, tx *store.Tx, payment store.Payment, out *outcome) (bool, error) {
+	sends, err := p.deps.Books.Outbound.Sends(ctx, tx, payment.ID)
 	if err != nil || sends.Attempts <= 1 && !sends.Open {
 		return false, err
 	}
-	payment, err := p.deps.Books.Payments.Get(ctx, s.OriginalInstrID)
-	if err != nil {
-		return false, err
-	}
 	if payment.State.Final() {
-		return true, p.deps.Books.Payments.Note(ctx, tx, payment.ID, bySPI, "DUPL", "a copy that went out again")
+		return true, p.deps.Books.Payments.Note(ctx, tx, payment.ID, bySPI, duplicated, "a copy that went out again")
 	}
 	asked, err := p.desk().Ask(ctx, tx, []enquiry.Subject{{
 		ID: payment.ID, Channel: payment.Channel, Why: fmt.Sprintf("RJCT DUPL after %d attempts is no evidence", sends.Attempts),

@@ -93,20 +93,16 @@ func (p *Processor) Run(ctx context.Context) error {
 		Durable: p.cfg.Durable, Concurrency: p.cfg.Concurrency, Prefetch: p.cfg.Prefetch,
 		MaxDeliveries: p.cfg.MaxDeliveries, DrainTimeout: p.cfg.DrainTimeout, Poison: p.poison,
 	}
-	for {
+	for ctx.Err() == nil {
 		err := p.deps.Source.ConsumeInbound(ctx, cfg, p.Handle)
-		if ctx.Err() != nil {
-			return nil
-		}
 		if !errors.Is(err, bus.ErrNotProvisioned) {
 			return err
 		}
 		// A bus that lost its store is provisioned again by people; what it should carry is in the inbox.
 		p.log.Error("consumer does not exist, run migrate", slog.String("durable", p.cfg.Durable), slog.Any("error", err))
-		if clock.Sleep(ctx, p.deps.Clock, provisionEvery) != nil {
-			return nil
-		}
+		_ = clock.Sleep(ctx, p.deps.Clock, provisionEvery) // the loop looks at ctx
 	}
+	return nil
 }
 
 // arrival is a message in hand.
@@ -188,7 +184,7 @@ func (p *Processor) plan(ctx context.Context, a *arrival) (effect, error) {
 	case *iso20022.Pacs008:
 		return p.payments(ctx, a, doc)
 	case *iso20022.Pacs002:
-		return p.statuses(a, doc), nil
+		return p.statuses(ctx, a, doc)
 	case *iso20022.Pacs004:
 		return p.returns(ctx, a, doc)
 	case *iso20022.Admi002:

@@ -111,22 +111,24 @@ func New(cfg Config, deps Deps) (*Watch, error) {
 
 // Run takes turns until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
-	for {
-		err := errors.Join(w.count(ctx), w.ask(ctx))
-		if ctx.Err() != nil {
-			return nil
-		}
-		if failing := err != nil; failing != w.failing {
-			w.failing = failing
-			if failing {
-				w.deps.Log.Error("watching fails, open payments are not counted or asked about", slog.Any("error", err))
-			} else {
-				w.deps.Log.Info("watching again")
-			}
-		}
-		if clock.Sleep(ctx, w.deps.Clock, w.cfg.Every) != nil {
-			return nil
-		}
+	for ctx.Err() == nil {
+		w.report(ctx, errors.Join(w.count(ctx), w.ask(ctx)))
+		_ = clock.Sleep(ctx, w.deps.Clock, w.cfg.Every) // the loop looks at ctx
+	}
+	return nil
+}
+
+// report tells when turns begin to fail, and when they work again. The end of ctx is neither.
+func (w *Watch) report(ctx context.Context, err error) {
+	failing := err != nil
+	if failing == w.failing || ctx.Err() != nil {
+		return
+	}
+	w.failing = failing
+	if failing {
+		w.deps.Log.Error("watching fails, open payments are not counted or asked about", slog.Any("error", err))
+	} else {
+		w.deps.Log.Info("watching again")
 	}
 }
 
