@@ -83,15 +83,29 @@ func (c *channel) run(working, recording context.Context) {
 
 // release leaves what is stored and was not sent to the other replicas, at once.
 func (c *channel) release(ctx context.Context) {
-	ids := c.q.ids()
-	if len(ids) == 0 {
+	left := c.q.rest()
+	if len(left) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
 	defer cancel()
-	if err := c.deps.Store.Release(ctx, ids); err != nil {
-		c.log.Warn("messages are left to others only after a while", slog.Int("messages", len(ids)), slog.Any("error", err))
+	counted, others := split(left)
+	err := errors.Join(c.deps.Store.Withdraw(ctx, tries(counted), true), c.deps.Store.Release(ctx, msgIDs(others)))
+	if err != nil {
+		c.log.Warn("messages are left to others only after a while", slog.Int("messages", len(left)), slog.Any("error", err))
 	}
+}
+
+// split tells messages whose coming attempt is counted already from the others.
+func split(parcels []*parcel) (counted, others []*parcel) {
+	for _, p := range parcels {
+		if p.counted.Wall.IsZero() {
+			others = append(others, p)
+		} else {
+			counted = append(counted, p)
+		}
+	}
+	return counted, others
 }
 
 // work fetches one permit after the other, whenever one more is of use.

@@ -19,9 +19,9 @@
 //   - Cap: a POST is made through a slot of class "send" only. A slot is held while there
 //     is work, and given back after IdleAfter without any, when it is asked for, or after
 //     a POST that did not settle.
-//   - Once: before its bytes go out a message is counted up in the store by
-//     compare-and-set. Of two senders that hold the same message one finds the count
-//     changed and drops it. A row is in one message at most, whoever delivers it.
+//   - Once: before its bytes go out an attempt is counted in the store, by compare-and-set.
+//     Of two senders that hold the same message one finds the count changed and drops it.
+//     A row is in one message at most, whoever delivers it.
 //   - Three outcomes, see below. Unknown never gets a second identifier.
 //   - Nothing silent: what is not resolved stands in a gauge that an alarm watches.
 //
@@ -36,8 +36,10 @@
 //
 // # Outcomes of a POST
 //
-// Attempts of a message counts the POSTs that may have stored it: it is counted up
-// before the bytes go out and down again when it is certain that nothing was stored.
+// Attempts of a message counts the POSTs that may have stored it: it is counted up before
+// the bytes go out and down again when it is certain that nothing was stored. The first is
+// counted in the transaction that stores the message, if it is to go out at once; one that
+// still waits after half of LostAfter is counted down.
 //
 //	201                        sent, with the bank's PI-ResourceIds
 //	nothing was written        counted down; the same message again
@@ -69,6 +71,7 @@
 //
 //	before the message was stored     the delivery comes again after AckWait
 //	stored, attempts 0                certainly not sent; another replica sends it after LostAfter
+//	                                  (at once if the sender stopped in order)
 //	stored, attempts > 0, no outcome  may have been sent: after LostAfter it counts as
 //	                                  unknown, and the same bytes go again
 //
@@ -77,9 +80,9 @@
 //
 // # Goroutines
 //
-// Sender.Run owns all of them: the intake from the bus,
-// and per channel a guard that asks whether the transport is ready, a maker of messages,
-// a sweeper for resends, and the workers, each with at most one slot; each POST's outcome
-// is recorded beside the next POST. StopTaking ends the intake; what is stored is still
-// sent. Abort cuts what is in flight; the rest ends with Run's context.
+// Sender.Run owns all of them: the intake from the bus, a watch for the gauges, and per
+// channel a guard that asks whether the transport is ready, a maker of messages, a
+// sweeper for resends, and the workers, each with at most one slot; each POST's outcome is
+// recorded beside the next POST. StopTaking ends the intake; what is stored is still sent.
+// Abort cuts what is in flight; the rest ends with Run's context.
 package outbound

@@ -159,6 +159,11 @@ func (b *bundle) singles() []*bundle {
 }
 
 func (c *channel) sign(b *bundle) (made, error) {
+	var counted clock.Reading
+	attempts := 0
+	if c.q.flowing() { // its bytes go out right away: the store need not be asked again before that
+		counted, attempts = c.clk.Now(), 1
+	}
 	id, err := pix.NewMsgID(c.cfg.ISPB, rand.Reader)
 	if err != nil {
 		return made{}, err
@@ -181,9 +186,11 @@ func (c *channel) sign(b *bundle) (made, error) {
 		ids[i] = o.ID
 	}
 	return made{
-		parcel: &parcel{id: id, msgType: msgType, payload: signed, operations: len(b.ops)},
+		parcel: &parcel{
+			id: id, msgType: msgType, payload: signed, operations: len(b.ops), attempts: attempts, counted: counted,
+		},
 		draft: store.Draft{
-			Message:      store.Message{MsgID: id, Channel: c.name, MsgType: msgType, Payload: signed},
+			Message:      store.Message{MsgID: id, Channel: c.name, MsgType: msgType, Payload: signed, Attempts: attempts},
 			OperationIDs: ids,
 		},
 	}, nil

@@ -39,29 +39,43 @@ func (c *channel) post(working, recording context.Context, slot *slotpool.Slot, 
 	}
 	res, err := slot.Send(working, payloads, 0)
 	v := judge(err)
+	took := c.clk.Now().Elapsed(now)
 	if v != unwritten {
 		c.m.tokens.WithLabelValues(string(c.name)).Set(c.meter.debit(now, batch))
 		c.m.batch.WithLabelValues(string(c.name)).Observe(float64(len(batch)))
 		c.m.operations.WithLabelValues(string(c.name)).Observe(float64(operations))
-		c.m.took.WithLabelValues(string(c.name)).Observe(c.clk.Now().Elapsed(now).Seconds())
+		c.m.took.WithLabelValues(string(c.name)).Observe(took.Seconds())
 	}
 	c.m.posts.WithLabelValues(string(c.name), string(v)).Inc()
 	c.settle(working, recording, v, batch, res.ResourceIDs, err)
 }
 
 // count counts the attempt of each message by compare-and-set and returns those that are ours to
-// send. After an error nobody knows what was counted: the messages are left to the sweep.
+// send. What was counted when it was stored is not counted again, as long as nobody can have taken
+// it for left behind. After an error nobody knows what was counted: the messages are left to the sweep.
 func (c *channel) count(ctx context.Context, batch []*parcel) []*parcel {
+	now := c.clk.Now()
+	var mine, ask, others []*parcel
+	for _, p := range batch {
+		if !p.counted.Wall.IsZero() && now.Elapsed(p.counted) < c.cfg.Resend.LostAfter/2 {
+			mine = append(mine, p)
+		} else {
+			ask = append(ask, p)
+		}
+		p.counted = clock.Reading{}
+	}
+	if len(ask) == 0 {
+		return mine
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
 	defer cancel()
-	ours, err := c.deps.Store.Attempt(ctx, tries(batch))
+	ours, err := c.deps.Store.Attempt(ctx, tries(ask))
 	if err != nil {
-		c.q.forget(batch)
+		c.q.forget(ask)
 		c.storeAway(err)
-		return nil
+		return mine
 	}
-	var mine, others []*parcel
-	for i, p := range batch {
+	for i, p := range ask {
 		if ours[i] {
 			p.attempts++
 			mine = append(mine, p)

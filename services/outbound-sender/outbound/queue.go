@@ -37,6 +37,8 @@ type parcel struct {
 	payload []byte
 	// attempts is the store's count as this sender knows it.
 	attempts int
+	// counted is when the coming attempt was counted; zero: it was not.
+	counted clock.Reading
 	// operations in the message, for what it costs.
 	operations int
 	// since is when each operation came into hand; empty for a resend.
@@ -191,6 +193,28 @@ func (q *queue) forget(parcels []*parcel) {
 			delete(q.mine, p.id)
 		}
 	})
+}
+
+// stale takes out of ready what was counted at least so long ago, and is still not posted.
+func (q *queue) stale(age time.Duration) (old []*parcel) {
+	now := q.clk.Now()
+	q.update(func() {
+		is := func(p *parcel) bool { return !p.counted.Wall.IsZero() && now.Elapsed(p.counted) >= age }
+		for _, p := range q.ready {
+			if is(p) {
+				old = append(old, p)
+			}
+		}
+		q.ready = slices.DeleteFunc(q.ready, is)
+	})
+	return old
+}
+
+// flowing reports that what is made now goes out soon.
+func (q *queue) flowing() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.heldFor(q.clk.Now()) == 0
 }
 
 // room is how many resends may be adopted now.
@@ -372,15 +396,10 @@ func (q *queue) sizes() (waiting, ready int) {
 	return len(q.waiting) + q.building, len(q.ready)
 }
 
-// ids lists the messages in hand that are ready.
-func (q *queue) ids() []pix.MsgID {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	out := make([]pix.MsgID, len(q.ready))
-	for i, p := range q.ready {
-		out[i] = p.id
-	}
-	return out
+// rest takes out all that is ready.
+func (q *queue) rest() (left []*parcel) {
+	q.update(func() { left, q.ready = q.ready, nil })
+	return left
 }
 
 // waitFor waits for a change, for d unless that is zero, or for an interruption.

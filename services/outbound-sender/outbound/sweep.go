@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/cabine-pix/cabine/libs/clock"
@@ -16,13 +17,34 @@ func (c *channel) sweep(ctx context.Context) {
 	pause := c.cfg.Resend.Every
 	for clock.Sleep(ctx, c.clk, pause) == nil {
 		pause = c.cfg.Resend.Every
-		if err := c.look(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(c.uncount(ctx), c.look(ctx)); err != nil && ctx.Err() == nil {
 			pause = max(pause, retry.next())
 			c.log.Warn("resends cannot be read", slog.Any("error", err))
 			continue
 		}
 		retry.reset()
 	}
+}
+
+// uncount takes back the attempts of messages that wait for their POST for so long that other
+// senders would soon think that they had been sent.
+func (c *channel) uncount(ctx context.Context) error {
+	old := c.q.stale(c.cfg.Resend.LostAfter / 2)
+	if len(old) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
+	defer cancel()
+	if err := c.deps.Store.Withdraw(ctx, tries(old), false); err != nil {
+		c.q.forget(old)
+		return err
+	}
+	for _, p := range old {
+		p.attempts--
+		p.counted = clock.Reading{}
+	}
+	c.q.again(old)
+	return nil
 }
 
 func (c *channel) look(ctx context.Context) error {
