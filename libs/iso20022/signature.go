@@ -46,13 +46,13 @@ func (r *reader) skipSignature() (found bool, refused string) {
 
 // skipElement goes over the element that begins here, with all that is in it.
 func (r *reader) skipElement() (refused string) {
-	var open [maxSignatureDepth]string
-	for depth := 0; ; {
+	open := make([]string, 0, maxSignatureDepth)
+	for {
 		if strings.HasPrefix(r.doc[r.pos:], "</") {
-			depth--
-			if !r.close(open[depth]) {
+			if !r.close(open[len(open)-1]) {
 				return "the end of an element is missing"
 			}
+			open = open[:len(open)-1]
 		} else {
 			t, refused := readTag(r.doc, r.pos)
 			if refused == "" {
@@ -61,15 +61,14 @@ func (r *reader) skipElement() (refused string) {
 			switch {
 			case refused != "":
 				return refused
-			case !t.empty && depth == len(open):
+			case !t.empty && len(open) == maxSignatureDepth:
 				return "it nests too deep"
 			case !t.empty:
-				open[depth] = t.name
-				depth++
+				open = append(open, t.name)
 			}
 			r.pos = t.end
 		}
-		if depth == 0 {
+		if len(open) == 0 {
 			return ""
 		}
 		length := strings.IndexByte(r.doc[r.pos:], '<')

@@ -85,8 +85,13 @@ func TestVersionsAreChecked(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, iso20022.DefaultVersions().Validate())
 	for _, bad := range []iso20022.Versions{
-		{"pacs.009": {"1.0"}}, {"pacs.008": {}}, {"pacs.008": {"1.14", "1.15", "1.16"}}, {"pacs.008": {"116"}},
-		{"pacs.008": {"1."}}, {"pacs.008": {"1.x"}}, {"pacs.008": {strings.Repeat("1", 20) + ".1"}},
+		{"pacs.009": {"1.0"}},
+		{"pacs.008": {}},
+		{"pacs.008": {"1.14", "1.15", "1.16"}},
+		{"pacs.008": {"116"}},
+		{"pacs.008": {"1."}},
+		{"pacs.008": {"1.x"}},
+		{"pacs.008": {strings.Repeat("1", 20) + ".1"}},
 	} {
 		require.Error(t, bad.Validate(), "%v", bad)
 	}

@@ -19,14 +19,14 @@ func (x *walker) writeText(s string) {
 		return
 	}
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '&':
+		switch c := s[i]; c {
+		case '&':
 			x.out = append(x.out, "&amp;"...)
-		case c == '<':
+		case '<':
 			x.out = append(x.out, "&lt;"...)
-		case c == '>':
+		case '>':
 			x.out = append(x.out, "&gt;"...)
-		case c == '\r':
+		case '\r':
 			x.out = append(x.out, "&#xD;"...)
 		default:
 			x.out = append(x.out, c)
