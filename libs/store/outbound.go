@@ -174,7 +174,7 @@ func (o *Outbound) Begin(ctx context.Context, msgIDs []pix.MsgID) error {
 }
 
 // Sent records that the bank stored messages. Payments whose orders they carry become sent, unless the SPI's answer was
-// faster. Repeating it changes nothing.
+// faster; also those of a message that was refused at another attempt, which it stays. Repeating it changes nothing.
 func (o *Outbound) Sent(ctx context.Context, posted []Posted) error {
 	if len(posted) == 0 {
 		return nil
