@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +14,11 @@ import (
 // childVariable makes this test binary be the service itself: replicas in tests are processes.
 const childVariable = "OUTBOUND_SENDER_CHILD"
 
-// pluginVariable is the path of the transport that TestMain built.
-const pluginVariable = "OUTBOUND_SENDER_TEST_PLUGIN"
+// What TestMain built, by the variables that name their paths: the transport, and the service with which the permits are shared.
+const (
+	pluginVariable = "OUTBOUND_SENDER_TEST_PLUGIN"
+	pollerVariable = "OUTBOUND_SENDER_TEST_POLLER"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
@@ -23,7 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "outbound-sender-test-")
 	if err == nil {
-		err = buildPlugin(dir)
+		err = errors.Join(build(dir, "../../plugins/transport-bacen", pluginVariable), build(dir, "../icom-poller", pollerVariable))
 	}
 	code := 1
 	if err == nil {
@@ -35,11 +39,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func buildPlugin(dir string) error {
-	path := filepath.Join(dir, "transport-bacen")
-	out, err := exec.Command("go", "build", "-o", path, "../../plugins/transport-bacen").CombinedOutput()
+// build builds a program and names its path in a variable.
+func build(dir, program, variable string) error {
+	path := filepath.Join(dir, filepath.Base(program))
+	out, err := exec.Command("go", "build", "-o", path, program).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("building the transport: %w: %s", err, out)
+		return fmt.Errorf("building %s: %w: %s", program, err, out)
 	}
-	return os.Setenv(pluginVariable, path)
+	return os.Setenv(variable, path)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -386,6 +387,38 @@ func TestAttemptsAreCapped(t *testing.T) {
 	require.Equal(t, 1, w.states(ops)[pix.Unknown])
 	require.EqualValues(t, 3, w.bank.Report().Participant(pix.CPM, ispb).RequestsTotal)
 	require.Zero(t, a.stop())
+}
+
+// Pollers and senders of one channel share the bank's six: the bank judges.
+func TestTheCapIsSharedWithPollers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *icomtest.Config) { c.Hold = 500 * time.Millisecond })
+	require.NoError(t, w.bank.SetFaults(pix.CPM, icomtest.Fault{Kinds: sends(), Delay: 50 * time.Millisecond}))
+	// Nothing is reserved but one slot each: the other four go to and fro.
+	split := map[string]string{
+		"CABINE_ICOM_CPM_POLL_FLOOR": "1", "CABINE_ICOM_CPM_SEND_FLOOR": "1", "ICOM_CPM_MAX_SLOTS": "5",
+		"QUEUE_CONCURRENCY_DEFAULT": "5", "CABINE_SEND_IDLE_AFTER": "300ms",
+	}
+	p := w.run(os.Getenv(pollerVariable), "p", split)
+	p.logged(5, "first poll")
+	a := w.start("a", split)
+	b := w.start("b", split)
+	a.logged(1, "ready to send")
+	b.logged(1, "ready to send")
+	var ops []store.Operation
+	for range 3 {
+		ops = append(ops, w.send(150)...)
+		_, err := w.bank.EnqueueExamples(pix.CPM, ispb, 20)
+		require.NoError(t, err)
+		w.became(ops, pix.Sent)
+	}
+	require.Equal(t, 1, w.once(ops))
+	count := w.bank.Report().Participant(pix.CPM, ispb)
+	t.Logf("the bank counted: %+v", count)
+	require.LessOrEqual(t, count.PeakRequests, 6)
+	for _, r := range []*replica{a, b, p} {
+		require.Zero(t, r.stop())
+	}
 }
 
 func TestRedisAwayNothingIsSent(t *testing.T) {

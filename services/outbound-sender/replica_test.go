@@ -37,8 +37,14 @@ type replica struct {
 // start runs a replica with settings over the defaults of these tests.
 func (w *world) start(name string, settings map[string]string) *replica {
 	w.t.Helper()
+	return w.run(os.Args[0], name, settings)
+}
+
+// run runs a program as a replica.
+func (w *world) run(program, name string, settings map[string]string) *replica {
+	w.t.Helper()
 	r := &replica{w: w, name: name, done: make(chan struct{})}
-	r.cmd = exec.Command(os.Args[0])
+	r.cmd = exec.Command(program)
 	r.cmd.Env = w.environ(name, settings)
 	stderr, err := r.cmd.StderrPipe()
 	require.NoError(w.t, err)
