@@ -3,6 +3,7 @@ package iso20022_test
 import (
 	"encoding/json"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,22 @@ func TestBuiltIsRead(t *testing.T) {
 			require.Equal(t, want, got)
 			require.NoError(t, iso20022.Validate(withoutSPI(m)))
 		}
+	}
+}
+
+// Building only reads: the race detector watches two at once.
+func TestADocumentMayBeBuiltTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, m := range fixed(5).all() {
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				if _, err := iso20022.DefaultVersions().Build(m.header, m.document); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
 	}
 }
 

@@ -328,7 +328,9 @@ func (x *walker) count(n *int, path ...string) {
 	value = trim(value)
 	number, err := strconv.Atoi(value)
 	x.check(err == nil && digits(value) && len(value) <= 15, "want a number of at most 15 digits", path...)
-	*n = number
+	if x.in != nil {
+		*n = number
+	}
 }
 
 // transactions is NbOfTxs.
