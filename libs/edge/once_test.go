@@ -14,7 +14,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/edge"
 )
 
-// memory is a ledger whose transaction is a list of effects; the real one is tried where it is used, with Postgres.
+// memory is a ledger without transactions; the real one is tried where it is used, with Postgres.
 type memory struct {
 	kept map[string]kept
 	said error
@@ -25,7 +25,7 @@ type kept struct {
 	answer  edge.Answer
 }
 
-type effects struct{ done []string }
+type effects struct{}
 
 func (m *memory) Once(ctx context.Context, key string, request [sha256.Size]byte, effect func(context.Context, *effects) (edge.Answer, error)) (edge.Answer, bool, error) {
 	if k, ok := m.kept[key]; ok {

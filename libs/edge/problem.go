@@ -9,7 +9,7 @@ import (
 
 // Problem is an answer that says what went wrong, for programs and for people (RFC 7807). Its texts are read by
 // people, in Portuguese, and hold nothing of what the client sent but names of fields.
-type Problem struct {
+type Problem struct { //nolint:errname // RFC 7807's word
 	// Type is a URI that identifies the kind of problem, and what a program branches on.
 	Type string `json:"type"`
 	// Title says the kind in words; the same for every problem of a type.

@@ -45,7 +45,7 @@ func TestThrottleGivesBackEvenly(t *testing.T) {
 	w := ask(h, "192.0.2.1:2", "", "")
 	require.Equal(t, http.StatusTooManyRequests, w.Code)
 	require.Equal(t, "2", w.Header().Get("Retry-After"))
-	problemOf(t, w)
+	_ = problemOf(t, w)
 	require.Equal(t, http.StatusOK, ask(h, "192.0.2.2:1", "", "").Code, "another client")
 	clk.Advance(2 * time.Second)
 	require.Equal(t, http.StatusOK, ask(h, "192.0.2.1:1", "", "").Code)

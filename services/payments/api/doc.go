@@ -4,15 +4,19 @@
 //
 // # An order
 //
-//	POST /v1/pix -> token, throttle, key -> read and judge the form -> ONE transaction {
-//	    the key is taken; the Gate lets the order pass; payments row (created) and its first event;
-//	    outbox row (pacs.008); the answer is kept with the key
+//	POST /v1/pix -> token, throttle -> read and judge the form -> claim the key -> ONE transaction {
+//	    the Gate lets the order pass; payments row (created) and its first event; outbox row (pacs.008);
+//	    the answer is kept with the key
 //	} -> Announcer -> answer
 //
-// So a crash leaves all of it or nothing, and the same order sent again under its key finds its answer, byte for byte.
-// A key belongs to a client, by the name of its token, and for 24 hours to one request: method, path and body. While
-// the first request under a key has not ended, a second is told 409. An EndToEndId is booked once, whatever the key.
-// A return (PUT .../devolucao/{id}) has its name from the client and needs no key.
+// So a crash leaves the order and its answer, or neither, and the same order sent again under its key finds its answer,
+// byte for byte. The claim alone proves nothing: it is given back when the order is refused or fails, and one whose
+// process died falls to the next request after store.KeyAbandonedAfter; should the first live after all, the second of
+// the two transactions does not commit. While a claim stands, the same request is told 409.
+//
+// A key belongs to a client, by the name of its token, and for 24 hours to one request: method, path and body. An
+// EndToEndId is booked once, whatever the key. A return (PUT .../devolucao/{id}) has its name from the client and needs
+// no key: it is locked with its original.
 //
 // # Three kinds of no
 //

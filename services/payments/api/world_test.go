@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -130,7 +129,7 @@ type ask struct {
 	token, key         string
 	header             http.Header
 	handler            http.Handler
-	ctx                context.Context //nolint:containedctx // of one request
+	ctx                context.Context
 }
 
 func (w *world) do(a ask) *httptest.ResponseRecorder {
@@ -293,9 +292,4 @@ func list(extra url.Values) string {
 	q := url.Values{"inicio": {"2020-01-01T00:00:00Z"}, "fim": {"2100-01-01T00:00:00Z"}}
 	maps.Copy(q, extra)
 	return "/v1/pix?" + q.Encode()
-}
-
-func drain(r io.Reader) string {
-	b, _ := io.ReadAll(r)
-	return string(b)
 }
