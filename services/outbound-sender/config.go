@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/signature/pkcs11"
 	"github.com/cabine-pix/cabine/libs/slotpool"
 	"github.com/cabine-pix/cabine/services/internal/core"
 	"github.com/cabine-pix/cabine/services/outbound-sender/outbound"
@@ -27,12 +28,48 @@ type Config struct {
 	Traffic   TrafficConfig        `koanf:"traffic"`
 }
 
-// SignatureConfig says with what messages are signed.
+// SignatureConfig says with what messages are signed: a key in a file or a key in a token.
 type SignatureConfig struct {
-	// KeyFile holds the private key in PEM. Required.
+	// KeyFile holds the private key in PEM. Required, unless the key is in a token.
 	KeyFile string `koanf:"key_file" help:"chave privada da assinatura, em PEM"`
 	// CertificateFile holds the certificate in PEM, which the SPI knows by issuer and serial number. Required.
 	CertificateFile string `koanf:"certificate_file" help:"certificado da assinatura, em PEM"`
+	// PKCS11 is the token that holds the key.
+	PKCS11 TokenConfig `koanf:"pkcs11"`
+}
+
+// TokenConfig names a key in a PKCS#11 token. pkcs11.Config says more of each value.
+type TokenConfig struct {
+	// Module is the path of the vendor's library. Default: none, the key is in a file.
+	Module string `koanf:"module" help:"biblioteca PKCS#11 do fabricante; vazio: a chave está em key_file"`
+	// Token is the label of the token, Key that of the key in it.
+	Token string `koanf:"token" help:"rótulo do token"`
+	Key   string `koanf:"key" help:"rótulo da chave no token"`
+	// PIN of the user.
+	PIN string `koanf:"pin" secret:"true" help:"PIN do usuário do token"`
+	// Sessions bounds the signatures at the same time. Default 16.
+	Sessions int `koanf:"sessions" help:"assinaturas simultâneas no token, mais uma"`
+}
+
+func (c TokenConfig) key() pkcs11.Config {
+	return pkcs11.Config{Module: c.Module, Token: c.Token, PIN: c.PIN, KeyLabel: c.Key, MaxSessions: c.Sessions}.WithDefaults()
+}
+
+// Validate names what is missing, or given twice.
+func (c SignatureConfig) Validate() error {
+	var errs []error
+	if c.CertificateFile == "" {
+		errs = append(errs, errors.New("signature.certificate_file is empty"))
+	}
+	switch token := c.PKCS11.Module != ""; {
+	case token == (c.KeyFile != ""):
+		errs = append(errs, errors.New("signature: want either key_file or pkcs11.module"))
+	case token:
+		if err := c.PKCS11.key().Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("signature.pkcs11: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // SendConfig says how messages go out. outbound.Config says more of each value.
@@ -101,8 +138,9 @@ func Defaults() Config {
 			Group:  GroupConfig{Pacs008: out.Groups.Pacs008, Pacs002: out.Groups.Pacs002, Pacs004: out.Groups.Pacs004},
 			InHand: out.InHand, Ahead: out.Ahead, IdleAfter: out.IdleAfter, HaltMost: out.HaltMost, Refusals: out.RefusalsInARow,
 		},
-		Resend:  ResendConfig{Every: out.Resend.Every, First: out.Resend.First, Most: out.Resend.Most, Attempts: out.Resend.Attempts},
-		Traffic: TrafficConfig{Mode: observe, Replicas: out.Traffic.Replicas},
+		Resend:    ResendConfig{Every: out.Resend.Every, First: out.Resend.First, Most: out.Resend.Most, Attempts: out.Resend.Attempts},
+		Traffic:   TrafficConfig{Mode: observe, Replicas: out.Traffic.Replicas},
+		Signature: SignatureConfig{PKCS11: TokenConfig{Sessions: pkcs11.Config{}.WithDefaults().MaxSessions}},
 	}
 }
 
@@ -110,7 +148,7 @@ func Defaults() Config {
 func (c Config) Validate() error {
 	errs := []error{
 		c.Base.Validate(), c.ICOM.Validate(), c.Redis.Validate(), c.Lease.Validate(), c.Postgres.Validate(),
-		c.NATS.Validate(), c.Transport.Validate(), c.Queue.Validate(), c.validateSend(),
+		c.NATS.Validate(), c.Transport.Validate(), c.Queue.Validate(), c.Signature.Validate(), c.validateSend(),
 	}
 	if c.Redis.Timeout > c.Lease.RenewTimeout {
 		errs = append(errs, fmt.Errorf("redis.timeout is %v, want at most lease.renew_timeout %v", c.Redis.Timeout, c.Lease.RenewTimeout))
@@ -126,9 +164,6 @@ func (c Config) Validate() error {
 
 func (c Config) validateSend() error {
 	var errs []error
-	if c.Signature.KeyFile == "" || c.Signature.CertificateFile == "" {
-		errs = append(errs, errors.New("signature.key_file and signature.certificate_file are required"))
-	}
 	if c.Traffic.Mode != observe && c.Traffic.Mode != enforce {
 		errs = append(errs, fmt.Errorf("traffic.mode is %q, want %s or %s", c.Traffic.Mode, observe, enforce))
 	}

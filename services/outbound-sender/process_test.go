@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cabine-pix/cabine/libs/devstack/devtest"
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
 	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
@@ -59,6 +61,9 @@ func TestALonePaymentGoesAtOnceAndIdleGivesThePermitBack(t *testing.T) {
 // The bank answers too late, not at all, or breaks off: nobody knows whether it has the message, and the same bytes go again.
 func TestUnknownOutcomesAreResolvedByTheSameMessage(t *testing.T) {
 	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.start("a", nil)
+	a.logged(1, "ready to send")
 	for name, tt := range map[string]struct {
 		fault   icomtest.Fault
 		arrives int
@@ -70,19 +75,14 @@ func TestUnknownOutcomesAreResolvedByTheSameMessage(t *testing.T) {
 		"503":                         {icomtest.Fault{Status: 503}, 1},
 		"500 in plain text":           {icomtest.Fault{Status: 500}, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, nil)
-			tt.fault.Kinds, tt.fault.Times = sends(), 1
-			require.NoError(t, w.bank.SetFaults(pix.CPM, tt.fault))
-			a := w.start("a", nil)
-			ops := w.send(1)
-			w.became(ops, pix.Sent)
-			require.Equal(t, []pix.State{pix.Created, pix.Unknown, pix.Sent}, w.history(ops[0]))
-			require.Equal(t, tt.arrives, w.once(ops))
-			require.Zero(t, a.stop())
-		})
+		tt.fault.Kinds, tt.fault.Times = sends(), 1
+		require.NoError(t, w.bank.SetFaults(pix.CPM, tt.fault))
+		ops := w.send(1)
+		w.became(ops, pix.Sent)
+		require.Equal(t, []pix.State{pix.Created, pix.Unknown, pix.Sent}, w.history(ops[0]), name)
+		require.Equal(t, tt.arrives, w.once(ops), name)
 	}
+	require.Zero(t, a.stop())
 }
 
 // A connection that is cut after the whole answer costs nothing but the connection.
@@ -436,6 +436,27 @@ func TestRedisAwayNothingIsSent(t *testing.T) {
 	require.Zero(t, a.stop())
 }
 
+func TestTheKeyMayStayInItsToken(t *testing.T) {
+	t.Parallel()
+	token := devtest.SoftHSM(t)
+	w := newWorld(t, nil)
+	require.NoError(t, token.Import(t.Context(), w.key, "assinatura"))
+	settings := map[string]string{
+		"CABINE_SIGNATURE_KEY_FILE": "", "CABINE_SIGNATURE_PKCS11_MODULE": token.Module, "CABINE_SIGNATURE_PKCS11_TOKEN": token.Label,
+		"CABINE_SIGNATURE_PKCS11_PIN": token.PIN, "CABINE_SIGNATURE_PKCS11_KEY": "assinatura",
+	}
+	for _, pair := range token.Env() { // its library finds the token by these
+		name, value, _ := strings.Cut(pair, "=")
+		settings[name] = value
+	}
+	a := w.start("a", settings)
+	ops := w.send(20)
+	w.became(ops, pix.Sent)
+	require.Equal(t, 1, w.once(ops))
+	require.NotContains(t, a.text(), token.PIN)
+	require.Zero(t, a.stop())
+}
+
 func TestWrongNumbersAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -444,7 +465,7 @@ func TestWrongNumbersAreRefused(t *testing.T) {
 		says string
 	}{
 		"group":       {map[string]string{"CABINE_SEND_GROUP_PACS008": "11"}, "group of pacs.008 is 11, want 1 to 10"},
-		"no key":      {map[string]string{"CABINE_SIGNATURE_KEY_FILE": ""}, "signature.key_file"},
+		"no key":      {map[string]string{"CABINE_SIGNATURE_KEY_FILE": ""}, "want either key_file or pkcs11.module"},
 		"wrong key":   {map[string]string{"CABINE_SIGNATURE_KEY_FILE": w.cert}, "signature.key_file"},
 		"traffic":     {map[string]string{"CABINE_TRAFFIC_MODE": "ignore"}, "want observe or enforce"},
 		"lost after":  {map[string]string{"CABINE_RESEND_LOST_AFTER": "2s"}, "resend.lost_after is 2s"},

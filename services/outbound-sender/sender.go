@@ -15,6 +15,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/signature"
+	"github.com/cabine-pix/cabine/libs/signature/pkcs11"
 	"github.com/cabine-pix/cabine/libs/slotpool"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/libs/telemetry"
@@ -23,12 +24,8 @@ import (
 	"github.com/cabine-pix/cabine/services/outbound-sender/outbound"
 )
 
-// newSigner reads the key and the certificate with which everything is signed.
-func newSigner(cfg Config) (*signature.Signer, error) {
-	key, err := signature.LoadKey(cfg.Signature.KeyFile)
-	if err != nil {
-		return nil, core.Misconfigured(fmt.Errorf("signature.key_file: %w", err))
-	}
+// newSigner returns what everything is signed with. A key in a token is given back when the service ends.
+func newSigner(cfg Config, r *core.Runner) (*signature.Signer, error) {
 	certificates, err := signature.LoadCertificates(cfg.Signature.CertificateFile)
 	if err != nil {
 		return nil, core.Misconfigured(fmt.Errorf("signature.certificate_file: %w", err))
@@ -36,6 +33,21 @@ func newSigner(cfg Config) (*signature.Signer, error) {
 	if len(certificates) != 1 {
 		return nil, core.Misconfigured(fmt.Errorf("signature.certificate_file has %d certificates, want one", len(certificates)))
 	}
+	if cfg.Signature.PKCS11.Module == "" {
+		key, err := signature.LoadKey(cfg.Signature.KeyFile)
+		if err != nil {
+			return nil, core.Misconfigured(fmt.Errorf("signature.key_file: %w", err))
+		}
+		s, err := signature.FromCertificate(key, certificates[0])
+		return s, core.Misconfigured(err)
+	}
+	key, err := pkcs11.Open(cfg.Signature.PKCS11.key())
+	if err != nil {
+		return nil, core.Misconfigured(fmt.Errorf("signature.pkcs11: %w", err))
+	}
+	r.Add(core.Part{Name: "token of the signature", Stage: core.Clients, Budget: 2 * time.Second, Close: func(context.Context) error {
+		return key.Close()
+	}})
 	s, err := signature.FromCertificate(key, certificates[0])
 	return s, core.Misconfigured(err)
 }
