@@ -27,7 +27,7 @@ tool = $$(cd $(CURDIR)/tools/pinned && GOWORK=off go tool -n $(1))
 
 .PHONY: help
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 
 .PHONY: demo
@@ -37,6 +37,14 @@ demo: ## Run the whole system on this machine and compare its books with the ban
 .PHONY: bench
 bench: ## Measure against a PING, against other locks and against a bare read loop (REPORT, ARGS)
 	go run ./tools/bench $(if $(REPORT),--report $(REPORT)) $(ARGS)
+
+.PHONY: bench-outbound
+bench-outbound: ## Measure payments sent through two permits against what these allow (REPORT, ARGS)
+	go run ./tools/bench --only outbound $(if $(REPORT),--report $(REPORT)) $(ARGS)
+
+.PHONY: bench-capacity
+bench-capacity: ## Measure BACEN's capacity test, scaled to a minute, and ten times its rate (REPORT, ARGS)
+	go run ./tools/bench --only capacity $(if $(REPORT),--report $(REPORT)) $(ARGS)
 
 .PHONY: build
 build: ## Build every program into bin/

@@ -52,6 +52,7 @@ func (opt *options) defineSPI(fs *flag.FlagSet) {
 		return readJSON(path, &c.Faults)
 	})
 	fs.DurationVar(&c.SettleWithin, "settle-within", 40*time.Second, "time from AccptncDtTm to AB03")
+	fs.DurationVar(&c.ScheduledWithin, "scheduled-within", 45*time.Minute, "the same for scheduled payments (PAGAGD)")
 	fs.DurationVar(&c.OrderWithin, "order-within", 0, "time from AccptncDtTm after which an order is refused, AB11; 0: 34/40 of --settle-within")
 	fs.DurationVar(&c.Linger, "spi-linger", 0, "how long the SPI waits for more before it writes a message")
 	fs.IntVar(&c.Workers, "spi-workers", 2, "goroutines of the SPI that read, and as many that write")

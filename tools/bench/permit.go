@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -63,6 +64,24 @@ func settle(ctx context.Context, rdb *redis.Client, set string) error {
 type contender struct {
 	name string
 	do   func(context.Context) error
+	// settle ends a turn, within its time: it waits for what do left to be done later. Nil: nothing.
+	settle func(context.Context) error
+}
+
+// turn runs n operations and returns microseconds per operation.
+func (x contender) turn(ctx context.Context, n int) (float64, error) {
+	start := time.Now()
+	for range n {
+		if err := x.do(ctx); err != nil {
+			return 0, fmt.Errorf("%s: %w", x.name, err)
+		}
+	}
+	if x.settle != nil {
+		if err := x.settle(ctx); err != nil {
+			return 0, fmt.Errorf("%s: %w", x.name, err)
+		}
+	}
+	return float64(time.Since(start).Nanoseconds()) / 1e3 / float64(n), nil
 }
 
 // permits measures acquire and release against a PING and against the locks in use
@@ -89,7 +108,7 @@ func permits(ctx context.Context, c config, s *devstack.Stack, r *Report, out io
 		return err
 	}
 	defer end()
-	medians, err := rounds(ctx, c, contenders)
+	medians, ratios, err := rounds(ctx, c, contenders)
 	if err != nil {
 		return err
 	}
@@ -98,8 +117,7 @@ func permits(ctx context.Context, c config, s *devstack.Stack, r *Report, out io
 	r.AcquireReleaseUS = medians
 	_, _ = fmt.Fprintf(out, "PING                     %7.1f us\n", r.PingUS)
 	for _, x := range contenders[1:] {
-		us := medians[x.name]
-		_, _ = fmt.Fprintf(out, "acquire+release %-12s %5.1f us   %.2f PINGs\n", x.name, us, us/r.PingUS)
+		_, _ = fmt.Fprintf(out, "acquire+release %-12s %5.1f us   %.2f PINGs\n", x.name, medians[x.name], ratios[x.name])
 	}
 	r.HeldRequestRedisCalls, err = heldRequest(ctx, rdb, set)
 	_, _ = fmt.Fprintf(out, "request under a held lease: %g Redis commands\n", r.HeldRequestRedisCalls)
@@ -116,23 +134,27 @@ func rivals(rdb *redis.Client, addr string, set *lease.Set) (all []contender, en
 	if err != nil {
 		return nil, nil, err
 	}
+	// Release does not wait for Redis: it rides along with the next acquire. The last of a turn is waited for.
+	ours := func(ctx context.Context) error {
+		l, err := set.TryAcquire(ctx, lease.Poll)
+		if err != nil {
+			return err
+		}
+		return l.Release(ctx)
+	}
 	return []contender{
-		{"ping", func(ctx context.Context) error { return rdb.Ping(ctx).Err() }},
-		{"ours", func(ctx context.Context) error {
-			l, err := set.TryAcquire(ctx, lease.Poll)
-			if err != nil {
-				return err
-			}
-			return l.Release(ctx)
-		}},
-		{"redislock", func(ctx context.Context) error {
+		{name: "ping", do: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }},
+		{name: "ours", do: ours, settle: set.Flush},
+		// Nothing rides along: the slot is free in Redis before the next operation begins.
+		{name: "ours_waiting", do: func(ctx context.Context) error { return errors.Join(ours(ctx), set.Flush(ctx)) }},
+		{name: "redislock", do: func(ctx context.Context) error {
 			l, err := locker.Obtain(ctx, "bench:redislock", ttl, nil)
 			if err != nil {
 				return err
 			}
 			return l.Release(ctx)
 		}},
-		{"redsync", func(ctx context.Context) error {
+		{name: "redsync", do: func(ctx context.Context) error {
 			m := sync.NewMutex("bench:redsync", redsync.WithExpiry(ttl))
 			if err := m.LockContext(ctx); err != nil {
 				return err
@@ -140,7 +162,7 @@ func rivals(rdb *redis.Client, addr string, set *lease.Set) (all []contender, en
 			_, err := m.UnlockContext(ctx)
 			return err
 		}},
-		{"rueidislock", func(ctx context.Context) error {
+		{name: "rueidislock", do: func(ctx context.Context) error {
 			_, release, err := rueidisLocker.WithContext(ctx, "bench:rueidislock")
 			if err != nil {
 				return err
@@ -151,33 +173,40 @@ func rivals(rdb *redis.Client, addr string, set *lease.Set) (all []contender, en
 	}, rueidisLocker.Close, nil
 }
 
-func rounds(ctx context.Context, c config, contenders []contender) (map[string]float64, error) {
+// rounds returns the median time of each contender and the median of its ratio to the PING of the same
+// round: what disturbs the machine for longer than a round disturbs both.
+func rounds(ctx context.Context, c config, contenders []contender) (us, ratios map[string]float64, err error) {
 	for _, x := range contenders { // scripts and connections warm
-		for range c.ops {
-			if err := x.do(ctx); err != nil {
-				return nil, fmt.Errorf("%s: %w", x.name, err)
-			}
+		if _, err := x.turn(ctx, max(c.ops, 300)); err != nil {
+			return nil, nil, err
 		}
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // for all alike: the subject is the round trips
-	took := make(map[string][]float64)
+	took, relative := make(map[string][]float64), make(map[string][]float64)
 	for range c.rounds {
-		for _, x := range contenders {
-			start := time.Now()
-			for range c.ops {
-				if err := x.do(ctx); err != nil {
-					return nil, fmt.Errorf("%s: %w", x.name, err)
-				}
+		var ping float64
+		for i, x := range contenders {
+			t, err := x.turn(ctx, c.ops)
+			if err != nil {
+				return nil, nil, err
 			}
-			took[x.name] = append(took[x.name], float64(time.Since(start).Microseconds())/float64(c.ops))
+			if i == 0 {
+				ping = t
+			}
+			took[x.name] = append(took[x.name], t)
+			relative[x.name] = append(relative[x.name], t/ping)
 		}
 	}
-	medians := make(map[string]float64)
-	for name, us := range took {
-		slices.Sort(us)
-		medians[name] = us[len(us)/2]
+	return medians(took), medians(relative), nil
+}
+
+func medians(of map[string][]float64) map[string]float64 {
+	m := make(map[string]float64, len(of))
+	for name, values := range of {
+		slices.Sort(values)
+		m[name] = values[len(values)/2]
 	}
-	return medians, nil
+	return m
 }
 
 // heldRequest counts what Redis executes while requests are started under a lease

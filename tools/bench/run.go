@@ -29,6 +29,26 @@ type Report struct {
 	Inbound map[string]Inbound `json:"inbound,omitempty"`
 	// Versions of what was measured.
 	Versions map[string]string `json:"versions"`
+
+	// Outbound and Capacity are reports of their own.
+	Outbound *Outbound           `json:"-"`
+	Capacity map[string]Capacity `json:"-"`
+}
+
+// written is what a part's report file holds.
+func (r *Report) written(only string) any {
+	switch only {
+	case "outbound":
+		return r.Outbound
+	case "capacity":
+		whole := map[string]any{"versions": r.Versions}
+		for name, measured := range r.Capacity {
+			whole[name] = measured
+		}
+		return whole
+	default:
+		return r
+	}
 }
 
 // config is the command line.
@@ -38,6 +58,7 @@ type config struct {
 	rounds int
 	ops    int
 	window time.Duration
+	minute time.Duration
 }
 
 func run(args []string, out, errOut io.Writer) int {
@@ -45,12 +66,13 @@ func run(args []string, out, errOut io.Writer) int {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.StringVar(&c.report, "report", "", "write the figures as JSON to this file")
-	fs.StringVar(&c.only, "only", "", "measure one part: permit, renew or inbound (default: all)")
-	fs.IntVar(&c.rounds, "rounds", 30, "rounds of the permit part; in each round every library has its turn")
-	fs.IntVar(&c.ops, "ops", 300, "operations per library and round")
-	fs.DurationVar(&c.window, "window", 8*time.Second, "how long each renewal and inbound measurement lasts")
+	fs.StringVar(&c.only, "only", "", "measure one part: permit, renew, inbound, outbound or capacity (default: the first three)")
+	fs.IntVar(&c.rounds, "rounds", 90, "rounds of the permit part; in each round every library has its turn")
+	fs.IntVar(&c.ops, "ops", 100, "operations per library and round")
+	fs.DurationVar(&c.window, "window", 8*time.Second, "how long each renewal, inbound and outbound measurement lasts")
+	fs.DurationVar(&c.minute, "minute", capacityMinute, "how much of BACEN's minute of orders the capacity part gives")
 	fs.Usage = func() {
-		_, _ = fmt.Fprintln(errOut, "bench: permits, renewals and durable inbound messages, measured against peers in one run.\n\nFlags:")
+		_, _ = fmt.Fprintln(errOut, "bench: permits, renewals, durable inbound messages, outbound payments and BACEN's capacity test, measured against peers or limits in one run.\n\nFlags:")
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -59,8 +81,8 @@ func run(args []string, out, errOut io.Writer) int {
 		}
 		return 2
 	}
-	if fs.NArg() > 0 || c.rounds < 1 || c.ops < 1 || c.window < time.Second {
-		_, _ = fmt.Fprintln(errOut, "bench: unexpected argument, or rounds, ops or window too small; see --help")
+	if fs.NArg() > 0 || c.rounds < 1 || c.ops < 1 || c.window < time.Second || c.minute < time.Second {
+		_, _ = fmt.Fprintln(errOut, "bench: unexpected argument, or rounds, ops, window or minute too small; see --help")
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -80,15 +102,18 @@ func measure(ctx context.Context, c config, out, errOut io.Writer) (err error) {
 	defer func() { err = errors.Join(err, stack.Stop()) }()
 	r := &Report{Versions: map[string]string{"redis": stack.Redis.Version()}}
 	parts := []struct {
-		name string
-		run  func(context.Context, config, *devstack.Stack, *Report, io.Writer) error
+		name  string
+		run   func(context.Context, config, *devstack.Stack, *Report, io.Writer) error
+		alone bool // only when asked for
 	}{
-		{"permit", permits},
-		{"renew", renewals},
-		{"inbound", inbound},
+		{"permit", permits, false},
+		{"renew", renewals, false},
+		{"inbound", inbound, false},
+		{"outbound", outbound, true},
+		{"capacity", capacity, true},
 	}
 	for _, p := range parts {
-		if c.only != "" && c.only != p.name {
+		if c.only != p.name && (c.only != "" || p.alone) {
 			continue
 		}
 		_, _ = fmt.Fprintf(errOut, "measuring %s\n", p.name)
@@ -99,7 +124,7 @@ func measure(ctx context.Context, c config, out, errOut io.Writer) (err error) {
 	if c.report == "" {
 		return nil
 	}
-	b, err := json.MarshalIndent(r, "", "  ")
+	b, err := json.MarshalIndent(r.written(c.only), "", "  ")
 	if err != nil {
 		return err
 	}
