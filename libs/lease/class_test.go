@@ -191,7 +191,7 @@ func TestMarkGoesWithItsWaiter(t *testing.T) {
 	eventually(t, func() bool { return marks() == 1 }, "b waits")
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	k.undos.Wait()
+	k.asides.Wait()
 	require.Zero(t, marks())
 }
 

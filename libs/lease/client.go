@@ -137,6 +137,9 @@ func newScript(text string) script {
 // run executes s once. It is never repeated after it may have been executed.
 func (c *Client) run(ctx context.Context, s script, keys []any, args ...any) (any, error) {
 	v, err := c.eval(ctx, "evalsha", s.hash, keys, args)
+	if err == nil {
+		return v, nil
+	}
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		v, err = c.eval(ctx, "eval", s.text, keys, args)
 	}

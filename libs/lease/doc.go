@@ -68,13 +68,32 @@
 //     the lost state may have held is over.
 //   - A reply is lost: an acquire is undone by its token, on a context of its own; if
 //     the undo is lost too, the key ends after T. A renewal that was executed but not
-//     answered only lengthens the key. A lost release or cool-down: the key ends after T.
+//     answered only lengthens the key. A lost cool-down: the key ends after T.
+//   - A release is not waited for, see "Giving back". Redis does not hear of it: the key ends
+//     after T; it is counted and logged.
 //   - The owner is killed or paused: its key lives until T, longer than its last request.
 //     On waking it finds D passed, wherever it looks.
 //   - Another version with other numbers starts: refused with both records named, until
 //     T_longest after the last renewal of the old one.
 //   - Redis' clock steps back: what it stored is cut to T_longest (Q) from now. Forward:
 //     see the limits.
+//
+// # Giving back
+//
+// Release ends the lease in this process and returns: nothing that Redis could answer would
+// change what anybody may do. The news goes out
+//
+//   - with the next acquire of this process for the set, in the same script and before
+//     anything is asked for, tried first with the slot that was given back;
+//   - at once, alone, if the lease was asked to yield: somebody waits;
+//   - otherwise alone, 5 ms later;
+//   - at the latest when Keeper.Run ends, which waits for Redis to answer.
+//
+// What holds: an acquire never overtakes a release of its own process, for both stand in one
+// line per set until Redis has answered for what was given back. If it does not answer, the undo of
+// the acquire says it again. The script compares the whole value, so news that come late,
+// or twice, free nothing that somebody else holds. A cool-down is waited for: it has a
+// length, which begins to count at its caller's.
 //
 // # Classes, floors, shares
 //
@@ -96,5 +115,6 @@
 // # Goroutines
 //
 // Keeper.Run starts three and ends them when its context ends: the heartbeat, the watch
-// that ends trust, and the listener for hints. An undo runs beside them; Run waits for it.
+// that ends trust, and the listener for hints. Undos and releases that no acquire takes along run
+// beside them; Run waits for these.
 package lease

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -65,12 +64,13 @@ type Keeper struct {
 	met     *metrics
 	scripts scripts
 
-	mu     sync.Mutex
-	sets   map[string]*Set
-	held   map[*Lease]struct{}
-	ended  bool
-	undos  sync.WaitGroup
-	nearer chan struct{} // the watch must look again: a lease was added
+	mu      sync.Mutex
+	sets    map[string]*Set
+	held    map[*Lease]struct{}
+	ended   bool
+	stopped chan struct{}  // closed when ended is set
+	asides  sync.WaitGroup // what runs beside its callers
+	nearer  chan struct{}  // the watch must look again: a lease was added
 }
 
 // NewKeeper checks cfg and returns a keeper. Nothing runs until Run.
@@ -85,7 +85,8 @@ func NewKeeper(cfg Config, client *Client, clk clock.Clock, log *slog.Logger, re
 	}
 	return &Keeper{
 		cfg: cfg, redis: client, clk: clk, log: log, met: met, scripts: loadScripts(),
-		sets: make(map[string]*Set), held: make(map[*Lease]struct{}), nearer: make(chan struct{}, 1),
+		sets: make(map[string]*Set), held: make(map[*Lease]struct{}),
+		stopped: make(chan struct{}), nearer: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -107,16 +108,27 @@ func (k *Keeper) NewSet(cfg SetConfig) (*Set, error) {
 	return s, nil
 }
 
-// Run renews until ctx ends. It gives nothing back: whoever holds a lease does, before
-// stopping the keeper. What is still held is lost, and its key ends by itself.
+// Run renews until ctx ends, once. It gives nothing back: whoever holds a lease does, before
+// stopping the keeper. What is still held is lost, and its key ends by itself. It returns when
+// Redis has heard of what was given back, or after a time limit.
 func (k *Keeper) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return k.heartbeat(ctx) })
 	g.Go(func() error { return k.watch(ctx) })
 	g.Go(func() error { return k.hints(ctx) })
 	err := g.Wait()
+	k.stop()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// stop ends what is held and waits until Redis has heard of what was given back.
+func (k *Keeper) stop() {
 	k.mu.Lock()
 	k.ended = true
+	close(k.stopped)
 	left := k.leasesLocked()
 	k.mu.Unlock()
 	for _, l := range left {
@@ -125,11 +137,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		k.drop(l)
 	}
-	k.undos.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	k.asides.Wait()
 }
 
 func (k *Keeper) closed() bool {
@@ -309,53 +317,32 @@ func (k *Keeper) renew(ctx context.Context, batches []batch) error {
 	return nil
 }
 
-// free runs the release script on a context of its own: giving back must not fail
-// because the caller was cancelled.
-func (k *Keeper) free(ctx context.Context, state, waiting string, slots []string, value string, numbers ...string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.Timing.RenewTimeout)
-	defer cancel()
-	args := []any{value}
-	for _, n := range numbers {
-		args = append(args, n)
+// pause waits for d, or until the keeper has ended.
+func (k *Keeper) pause(d time.Duration) {
+	timer := k.clk.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-k.stopped:
 	}
-	keys := []any{state, waiting}
-	for _, x := range slots {
-		keys = append(keys, x)
-	}
-	_, err := k.redis.run(ctx, k.scripts.release, keys, args...)
-	return err
 }
 
-// aside runs f beside its caller and makes Run wait for it. Once the keeper has ended there
-// is nothing left to take back: keys and marks end by themselves.
-func (k *Keeper) aside(f func()) {
+// aside runs f beside its caller and makes Run wait for it; false, and f does not run, once
+// the keeper has ended.
+func (k *Keeper) aside(f func()) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.ended {
-		k.undos.Go(f)
+		k.asides.Go(f)
 	}
-}
-
-// undo takes back an acquire whose outcome is not known. It runs beside the caller:
-// Redis may be the reason why the caller is in trouble.
-func (k *Keeper) undo(ctx context.Context, l *Lease) {
-	l.set.met.undos.Inc()
-	k.aside(func() {
-		s := l.set
-		numbers := make([]string, s.cfg.Slots)
-		for i := range numbers {
-			numbers[i] = strconv.Itoa(i + 1)
-		}
-		// An error is no news: the key, if there is one, ends by itself after T.
-		_ = k.free(context.WithoutCancel(ctx), s.keys[0], s.keys[1], s.keys[2:], l.value, numbers...)
-	})
+	return !k.ended
 }
 
 func (k *Keeper) cool(ctx context.Context, l *Lease, last clock.Instant) error {
 	t, s := k.cfg.Timing, l.set
 	left := t.BankHold + t.Eps() - k.clk.Now().Boot.Sub(last)
 	if left <= 0 {
-		return k.free(ctx, s.keys[0], s.keys[1], []string{s.keys[1+l.slot]}, l.value, strconv.Itoa(l.slot))
+		return s.free(ctx, []any{l.slot, l.value})
 	}
 	s.met.cooldowns.Inc()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.RenewTimeout)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -166,14 +165,17 @@ func (l *Lease) yieldLocked() {
 // Release gives the slot back at once. Call it only when the bank certainly has nothing
 // in progress: the response was read to its end or nothing was written. A lease
 // that is already lost or given back is left alone: its token is never used again.
-// On an error the slot returns when its key expires.
+//
+// It does not wait for Redis: the lease is over here, and Redis is told in the background or
+// by this process' next acquire, which never comes before. If Redis does not hear of it the slot
+// returns when its key expires; that is counted and logged. Only after the keeper has
+// stopped does Release wait, and returns that error.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.end(GivenBack) {
 		return nil
 	}
-	s := l.set
-	s.k.drop(l)
-	return s.k.free(ctx, s.keys[0], s.keys[1], []string{s.keys[1+l.slot]}, l.value, strconv.Itoa(l.slot))
+	l.set.k.drop(l)
+	return l.set.giveBack(ctx, l)
 }
 
 // CoolDown gives the slot to nobody until last + B + eps, when the bank is certainly done.

@@ -15,6 +15,7 @@ type metrics struct {
 	losses      *prometheus.CounterVec
 	cooldowns   *prometheus.CounterVec
 	undos       *prometheus.CounterVec
+	unreleased  *prometheus.CounterVec
 	holding     *prometheus.GaugeVec
 	quarantined *prometheus.GaugeVec
 }
@@ -36,14 +37,16 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "cabine_lease_renewal_seconds", Help: "Round trip of one batched renewal.",
 			Buckets: []float64{.0005, .001, .005, .01, .05, .1, .5, 1},
 		}, []string{"result"}),
-		losses:      counter("lost_total", "Leases lost, by cause.", "set", "cause"),
-		cooldowns:   counter("cooldowns_total", "Slots given to nobody until the bank was done.", "set"),
-		undos:       counter("undos_total", "Acquires taken back because their outcome was not known.", "set"),
+		losses:    counter("lost_total", "Leases lost, by cause.", "set", "cause"),
+		cooldowns: counter("cooldowns_total", "Slots given to nobody until the bank was done.", "set"),
+		undos:     counter("undos_total", "Acquires taken back because their outcome was not known.", "set"),
+		unreleased: counter("unreleased_total",
+			"Releases of which Redis did not hear: their slots come back when their keys end.", "set"),
 		holding:     gauge("held", "Slots this replica holds.", "set", "class"),
 		quarantined: gauge("quarantine_seconds", "Time left until new grants, as last seen by this replica.", "set"),
 	}
 	for _, c := range []prometheus.Collector{
-		m.acquires, m.waits, m.renewals, m.losses, m.cooldowns, m.undos, m.holding, m.quarantined,
+		m.acquires, m.waits, m.renewals, m.losses, m.cooldowns, m.undos, m.unreleased, m.holding, m.quarantined,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("lease: metrics: %w", err)
@@ -58,6 +61,7 @@ type setMetrics struct {
 	losses      map[Cause]prometheus.Counter
 	cooldowns   prometheus.Counter
 	undos       prometheus.Counter
+	unreleased  prometheus.Counter
 	quarantined prometheus.Gauge
 }
 
@@ -73,6 +77,7 @@ func (m *metrics) of(cfg SetConfig) *setMetrics {
 		losses:      make(map[Cause]prometheus.Counter),
 		cooldowns:   m.cooldowns.WithLabelValues(cfg.Name),
 		undos:       m.undos.WithLabelValues(cfg.Name),
+		unreleased:  m.unreleased.WithLabelValues(cfg.Name),
 		quarantined: m.quarantined.WithLabelValues(cfg.Name),
 	}
 	for class := range cfg.Floors {

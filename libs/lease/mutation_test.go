@@ -119,13 +119,30 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 			return l.Err() == nil
 		}},
 		{"release compares", func(s *scripts) {
-			replace(&s.release, "if redis.call('GET', KEYS[i]) == ARGV[1] then", "do")
+			replace(&s.release, "if redis.call('GET', key) == ARGV[i + 1] then", "do")
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			l := w.acquire(a, Poll)
 			require.NoError(t, w.rdb.Set(t.Context(), w.name+":1", "theirs poll r9 x", time.Minute).Err())
 			require.NoError(t, l.Release(t.Context()))
+			require.NoError(t, a.Flush(t.Context()))
 			return w.rdb.Exists(t.Context(), w.name+":1").Val() == 0
+		}},
+		{"what an acquire takes along is compared as well", func(s *scripts) {
+			replace(&s.acquire, "if redis.call('GET', key) == ARGV[i + 1] then", "do")
+		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
+			a, _ := replica(notRunning())
+			l := w.acquire(a, Poll)
+			require.NoError(t, w.rdb.Set(t.Context(), w.name+":1", "theirs poll r9 x", time.Minute).Err())
+			require.NoError(t, l.Release(t.Context()))
+			return granted(t, a)
+		}},
+		{"F13 what an acquire takes along is free at once", func(s *scripts) {
+			replace(&s.acquire, "redis.call('HDEL', state, 'until:' .. ARGV[i])", "")
+		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
+			a, _ := replica(notRunning())
+			require.NoError(t, w.acquire(a, Poll).Release(t.Context()))
+			return !granted(t, a)
 		}},
 		{"cool-down compares", func(s *scripts) {
 			replace(&s.cooldown, "if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end", "")
@@ -141,6 +158,7 @@ func TestWithoutItsRuleEachSituationBreaks(t *testing.T) {
 		}, func(t *testing.T, w *world, replica func(...option) (*Set, *Keeper)) bool {
 			a, _ := replica(notRunning())
 			require.NoError(t, w.acquire(a, Poll).Release(t.Context()))
+			require.NoError(t, a.Flush(t.Context()))
 			tm := short()
 			tm.BankHold /= 2
 			tm.ReceiveTimeout /= 2

@@ -147,6 +147,7 @@ type Set struct {
 	keyArgs []any    // the same, as arguments of a script
 	cfgID   string   // what the config record must say
 	classes map[Class]*member
+	back    backlog
 	met     *setMetrics
 }
 
@@ -155,10 +156,26 @@ type member struct {
 	turn chan struct{} // held by the one waiter that asks Redis
 	hint chan struct{} // wakes it
 	// args are those of acquire that stay the same; orders its own and shared slots, a
-	// digit each, in every order in which to try them.
-	args   []any
-	orders [][2]any
-	met    *classMetrics
+	// digit each, begun at every one of them.
+	args        []any
+	orders      [][2]any
+	own, shared slotRange
+	met         *classMetrics
+}
+
+// order returns in which order to try the slots: first what this process has just given back,
+// if anything, because it is free; otherwise any.
+func (m *member) order(back []any) [2]any {
+	i := rand.IntN(len(m.orders)) //nolint:gosec // spreads load, protects nothing
+	if len(back) > 0 {
+		switch slot, _ := back[0].(int); {
+		case m.own.has(slot):
+			i = slot - m.own.first
+		case m.shared.has(slot):
+			i = slot - m.shared.first
+		}
+	}
+	return m.orders[i]
 }
 
 const (
@@ -175,6 +192,7 @@ func newSet(k *Keeper, cfg SetConfig) *Set {
 		keys:    []string{cfg.Name + ":state", cfg.Name + ":waiting"},
 		cfgID:   fmt.Sprintf("schema=1 N=%d T=%v B=%v longest=%v", cfg.Slots, t.TTL, t.BankHold, t.LongestTTL),
 		classes: make(map[Class]*member, len(cfg.Floors)),
+		back:    backlog{line: make(chan struct{}, 1)},
 		met:     k.met.of(cfg),
 	}
 	for n := 1; n <= cfg.Slots; n++ {
@@ -188,11 +206,11 @@ func newSet(k *Keeper, cfg SetConfig) *Set {
 			turn: make(chan struct{}, 1),
 			hint: make(chan struct{}, 1),
 			args: []any{string(class), k.cfg.Replica, s.cfgID, ms(t.TTL), ms(t.LongestTTL), ms(t.Quarantine())},
-			met:  s.met.classes[class],
+			own:  cfg.own(class), shared: cfg.shared(),
+			met: s.met.classes[class],
 		}
-		own, shared := cfg.own(class).digits(), cfg.shared().digits()
 		for i := range cfg.Slots {
-			m.orders = append(m.orders, [2]any{rotated(own, i), rotated(shared, i)})
+			m.orders = append(m.orders, [2]any{rotated(m.own.digits(), i), rotated(m.shared.digits(), i)})
 		}
 		s.classes[class] = m
 	}
@@ -290,14 +308,15 @@ func (s *Set) try(ctx context.Context, m *member, class Class, mark time.Duratio
 	}
 	l, err := s.ask(ctx, m, class, mark)
 	m.met.answers[resultOf(err)].Inc()
-	var q *QuarantineError
-	switch {
-	case errors.As(err, &q):
-		s.met.quarantined.Set(q.Remaining.Seconds())
-	case err == nil:
+	if err == nil {
 		s.met.quarantined.Set(0)
+		return l, nil
 	}
-	return l, err
+	var q *QuarantineError
+	if errors.As(err, &q) {
+		s.met.quarantined.Set(q.Remaining.Seconds())
+	}
+	return nil, err
 }
 
 // ask sends one acquire with a token of its own. Whatever ends it without a grant that
@@ -305,29 +324,35 @@ func (s *Set) try(ctx context.Context, m *member, class Class, mark time.Duratio
 // an acquire that Redis executed but did not answer must not hold a slot for long,
 // and one that arrives late must not find its token alive (F12).
 func (s *Set) ask(ctx context.Context, m *member, class Class, mark time.Duration) (*Lease, error) {
+	callCtx, cancel := context.WithTimeout(ctx, s.k.cfg.Timing.RenewTimeout)
+	defer cancel()
+	back, err := s.back.take(callCtx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: a release of this set is on its way: %w", ErrStoreUnavailable, err)
+	}
 	l := newLease(s, class)
-	order := m.orders[rand.IntN(len(m.orders))] //nolint:gosec // order only
+	order := m.order(back)
 	args := make([]any, 0, 16)
 	args = append(append(args, l.value), m.args...)
 	args = append(args, ms(mark), order[0], order[1])
-	callCtx, cancel := context.WithTimeout(ctx, s.k.cfg.Timing.RenewTimeout)
-	defer cancel()
+	args = append(args, back...)
 	l.sentAt = s.k.clk.Now()
 	v, err := s.k.redis.run(callCtx, s.k.scripts.acquire, s.keyArgs, args...)
 	if err != nil {
-		s.k.undo(ctx, l)
+		s.undo(ctx, l, back)
 		return nil, err
 	}
+	s.back.done(back)
 	slot, err := s.verdict(v)
 	if err != nil {
 		if errors.Is(err, ErrStoreUnavailable) {
-			s.k.undo(ctx, l)
+			s.undo(ctx, l, nil)
 		}
 		return nil, err
 	}
 	l.slot = slot
 	if !s.k.adopt(l) {
-		s.k.undo(ctx, l)
+		s.undo(ctx, l, nil)
 		return nil, fmt.Errorf("%w: the grant took longer than the lease is trusted", ErrStoreUnavailable)
 	}
 	return l, nil
@@ -411,11 +436,12 @@ func (s *Set) nudge() {
 func ms(d time.Duration) int64 { return d.Milliseconds() }
 
 func resultOf(err error) string {
+	if err == nil {
+		return "granted"
+	}
 	var q *QuarantineError
 	var c *ConflictError
 	switch {
-	case err == nil:
-		return "granted"
 	case errors.Is(err, ErrNoSlot):
 		return "taken"
 	case errors.As(err, &q):

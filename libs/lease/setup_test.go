@@ -83,6 +83,7 @@ type replicaOptions struct {
 	timing Timing
 	clk    clock.Clock
 	addr   string
+	name   string
 	idle   bool
 	slots  int
 	alter  func(*scripts)
@@ -98,7 +99,7 @@ func icom(_, poll, send int) map[Class]int { return map[Class]int{Poll: poll, Se
 // replica returns a running keeper with the world's set.
 func (w *world) replica(cfg SetConfig, options ...option) (*Set, *Keeper) {
 	w.t.Helper()
-	o := replicaOptions{timing: short(), clk: clock.System(), addr: w.addr}
+	o := replicaOptions{timing: short(), clk: clock.System(), addr: w.addr, name: w.name}
 	for _, opt := range options {
 		opt(&o)
 	}
@@ -110,7 +111,7 @@ func (w *world) replica(cfg SetConfig, options ...option) (*Set, *Keeper) {
 	if o.alter != nil {
 		o.alter(&k.scripts)
 	}
-	cfg.Name = w.name
+	cfg.Name = o.name
 	s, err := k.NewSet(cfg)
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -123,7 +124,9 @@ func (w *world) replica(cfg SetConfig, options ...option) (*Set, *Keeper) {
 	w.t.Cleanup(func() {
 		cancel()
 		require.NoError(w.t, <-done)
-		k.undos.Wait()
+		if !k.closed() {
+			k.stop()
+		}
 		require.NoError(w.t, client.Close())
 	})
 	return s, k

@@ -2,11 +2,23 @@
 -- Grants one slot of a set, or says why not. All time is the server's.
 -- KEYS: state hash, waiting marks, slot 1 .. slot N
 -- ARGV: value, class, replica, config record, ttl, longest, quarantine, mark (0: do not wait),
---       own slots, shared slots: a digit each, in the order in which to try them
+--       own slots, shared slots: a digit each, in the order in which to try them;
+--       then what this replica gave back before, per slot its number and value
 -- Returns the slot's number, or {reason, detail}.
 local state, waiting, n = KEYS[1], KEYS[2], #KEYS - 2
 local class, replica, config = ARGV[2], ARGV[3], ARGV[4]
 local longest, own, shared = tonumber(ARGV[6]), ARGV[9], ARGV[10]
+
+-- What was given back is free whatever the answer is.
+local waited = redis.call('EXISTS', waiting) == 1
+for i = 11, #ARGV, 2 do
+  local key = KEYS[2 + ARGV[i]]
+  if redis.call('GET', key) == ARGV[i + 1] then
+    redis.call('DEL', key)
+    redis.call('HDEL', state, 'until:' .. ARGV[i])
+    if waited then redis.call('PUBLISH', state, 'free') end
+  end
+end
 
 -- The slot that is tried first is read with the rest: mostly it is free.
 local first = string.sub(own .. shared, 1, 1)
@@ -48,14 +60,13 @@ end
 -- record of a grant ends with its key. What is the same as before is not written again.
 local function take(s, before, class_before)
   if cut('until:' .. s, before, longest) > now then return false end
-  local ends = string.format('%.0f', now + ARGV[5])
+  local ends = now + ARGV[5]
   if not redis.call('SET', KEYS[2 + s], ARGV[1], 'NX', 'PXAT', ends) then return false end
-  redis.call('HSET', state, 'until:' .. s, ends, 'config_until', string.format('%.0f', now + longest))
+  redis.call('HSET', state, 'until:' .. s, ends, 'config_until', now + longest)
   if known[3] ~= config then redis.call('HSET', state, 'config', config) end
   if class_before ~= class then redis.call('HSET', state, 'class:' .. s, class) end
   return true
 end
-local waited = redis.call('EXISTS', waiting) == 1
 if not waited and take(first, known[5], known[6]) then return tonumber(first) end
 
 -- How many slots each replica of this class has, holders and waiters alike.
