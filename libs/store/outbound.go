@@ -295,7 +295,7 @@ func (o *Outbound) ByResource(ctx context.Context, id string) (Message, []Operat
 			return err
 		}
 		message = messageOf(row)
-		rows, err := o.q.OperationsOf(ctx, conn, string(row.MsgID))
+		rows, err := o.q.OperationsOf(ctx, conn, row.MsgID)
 		for _, r := range rows {
 			operations = append(operations, operation(r))
 		}

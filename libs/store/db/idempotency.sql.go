@@ -90,12 +90,11 @@ func (q *Queries) FinishKey(ctx context.Context, db DBTX, arg FinishKeyParams) (
 }
 
 const purgeKeys = `-- name: PurgeKeys :execrows
-DELETE FROM idempotency_keys AS k
-USING (
-    SELECT key FROM idempotency_keys WHERE created_at <= now() - $1::interval
-    ORDER BY created_at LIMIT 10000 FOR UPDATE SKIP LOCKED
-) AS old
-WHERE k.key = old.key
+DELETE FROM idempotency_keys
+WHERE key = ANY(ARRAY(
+    SELECT k.key FROM idempotency_keys AS k WHERE k.created_at <= now() - $1::interval
+    ORDER BY k.created_at LIMIT 10000 FOR UPDATE SKIP LOCKED
+))
 `
 
 // Index: idempotency_keys_age.

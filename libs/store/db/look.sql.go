@@ -101,9 +101,8 @@ func (q *Queries) EnquiriesDue(ctx context.Context, db DBTX, arg EnquiriesDuePar
 const look = `-- name: Look :one
 SELECT now()::timestamptz AS at,
        EXISTS (
-           SELECT FROM inbox AS i
-           JOIN inbox_open AS o ON o.id = i.id
-           WHERE i.message_id = $1::text AND i.source = $2::text
+           SELECT FROM inbox_open AS o
+           WHERE o.id = (SELECT i.id FROM inbox AS i WHERE i.message_id = $1::text AND i.source = $2::text)
        ) AS open
 `
 

@@ -18,15 +18,14 @@ WITH tried AS (
     SELECT m.msg_id
     FROM tried
     JOIN outbound_messages AS m ON m.msg_id = tried.msg_id
-    WHERE m.attempts = tried.attempts AND m.state IN ('built', 'unknown')
+    WHERE m.msg_id = ANY($1::text[]) AND m.attempts = tried.attempts AND m.state IN ('built', 'unknown')
     ORDER BY m.msg_id
     FOR NO KEY UPDATE OF m
 )
 UPDATE outbound_messages
-SET attempts = outbound_messages.attempts + 1, updated_at = now()
-FROM held
-WHERE outbound_messages.msg_id = held.msg_id
-RETURNING outbound_messages.msg_id
+SET attempts = attempts + 1, updated_at = now()
+WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held))
+RETURNING msg_id
 `
 
 type AttemptMessagesParams struct {
@@ -62,13 +61,12 @@ WITH spent AS (
     FROM outbound_messages AS m
     WHERE m.state = 'unknown' AND m.attempts >= $1::integer AND m.msg_type NOT IN ('pacs.008', 'pacs.004')
       AND m.updated_at <= now() - $2::interval
-    ORDER BY m.msg_id
+    ORDER BY m.updated_at
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE outbound_messages
 SET state = 'closed', updated_at = now()
-FROM spent
-WHERE outbound_messages.msg_id = spent.msg_id
+WHERE msg_id = ANY(ARRAY(SELECT spent.msg_id FROM spent))
 `
 
 type CloseExhaustedParams struct {
@@ -96,8 +94,7 @@ WITH held AS (
 )
 UPDATE outbox
 SET closed = true
-FROM held
-WHERE outbox.id = held.id
+WHERE id = ANY(ARRAY(SELECT held.id FROM held))
 RETURNING outbox.payment_id, (outbox.msg_type IN ('pacs.008', 'pacs.004') AND outbox.doubts = 0)::boolean AS undone
 `
 
@@ -139,20 +136,21 @@ WITH due AS (
           WHEN 'built' THEN m.updated_at <= now() - $5::interval
           ELSE false END
       AND m.state IN ('built', 'unknown')
-      AND EXISTS (
-          SELECT FROM outbox AS o
-          LEFT JOIN payments AS p ON p.id = o.payment_id AND o.msg_type IN ('pacs.008', 'pacs.004')
-          WHERE o.msg_id = m.msg_id AND p.final IS NOT TRUE)
+      AND (
+          SELECT bool_or(p.final IS NOT TRUE) FROM outbox AS o
+          LEFT JOIN LATERAL (
+              SELECT final FROM payments WHERE payments.id = o.payment_id OFFSET 0
+          ) AS p ON o.msg_type IN ('pacs.008', 'pacs.004')
+          WHERE o.msg_id = m.msg_id)
     ORDER BY m.updated_at
     LIMIT $6::integer
     FOR NO KEY UPDATE OF m SKIP LOCKED
 )
 UPDATE outbound_messages AS m
 SET updated_at = now()
-FROM due
-WHERE m.msg_id = due.msg_id
+WHERE m.msg_id = ANY(ARRAY(SELECT due.msg_id FROM due))
 RETURNING m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
-          ARRAY(SELECT o.id FROM outbox AS o WHERE o.msg_id = m.msg_id ORDER BY o.id)::bigint[] AS operations
+          (SELECT array_agg(o.id ORDER BY o.id) FROM outbox AS o WHERE o.msg_id = m.msg_id)::bigint[] AS operations
 `
 
 type DueMessagesParams struct {
@@ -274,8 +272,7 @@ WITH held AS (
 )
 UPDATE outbound_messages
 SET updated_at = 'epoch'
-FROM held
-WHERE outbound_messages.msg_id = held.msg_id
+WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held))
 `
 
 // Index: outbound_messages_pkey.
@@ -292,15 +289,13 @@ WITH tried AS (
     SELECT m.msg_id
     FROM tried
     JOIN outbound_messages AS m ON m.msg_id = tried.msg_id
-    WHERE m.attempts = tried.attempts AND m.attempts > 0 AND m.state IN ('built', 'unknown')
+    WHERE m.msg_id = ANY($2::text[]) AND m.attempts = tried.attempts AND m.attempts > 0 AND m.state IN ('built', 'unknown')
     ORDER BY m.msg_id
     FOR NO KEY UPDATE OF m
 )
 UPDATE outbound_messages
-SET attempts = outbound_messages.attempts - 1,
-    updated_at = CASE WHEN $1::boolean THEN 'epoch'::timestamptz ELSE now() END
-FROM held
-WHERE outbound_messages.msg_id = held.msg_id
+SET attempts = attempts - 1, updated_at = CASE WHEN $1::boolean THEN 'epoch'::timestamptz ELSE now() END
+WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held))
 `
 
 type WithdrawMessagesParams struct {

@@ -26,9 +26,8 @@ DELETE FROM idempotency_keys WHERE key = @key AND status IS NULL;
 
 -- name: PurgeKeys :execrows
 -- Index: idempotency_keys_age.
-DELETE FROM idempotency_keys AS k
-USING (
-    SELECT key FROM idempotency_keys WHERE created_at <= now() - @older_than::interval
-    ORDER BY created_at LIMIT 10000 FOR UPDATE SKIP LOCKED
-) AS old
-WHERE k.key = old.key;
+DELETE FROM idempotency_keys
+WHERE key = ANY(ARRAY(
+    SELECT k.key FROM idempotency_keys AS k WHERE k.created_at <= now() - @older_than::interval
+    ORDER BY k.created_at LIMIT 10000 FOR UPDATE SKIP LOCKED
+));

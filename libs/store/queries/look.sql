@@ -2,9 +2,8 @@
 -- Index: inbox_once, inbox_open_pkey.
 SELECT now()::timestamptz AS at,
        EXISTS (
-           SELECT FROM inbox AS i
-           JOIN inbox_open AS o ON o.id = i.id
-           WHERE i.message_id = @message_id::text AND i.source = @source::text
+           SELECT FROM inbox_open AS o
+           WHERE o.id = (SELECT i.id FROM inbox AS i WHERE i.message_id = @message_id::text AND i.source = @source::text)
        ) AS open;
 
 -- name: DeadLetter :execrows

@@ -14,7 +14,7 @@ ORDER BY o.id;
 -- name: OpenMessages :many
 -- Index: outbound_messages_pkey, outbox_message.
 SELECT m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
-       ARRAY(SELECT o.id FROM outbox AS o WHERE o.msg_id = m.msg_id ORDER BY o.id)::bigint[] AS operations
+       (SELECT array_agg(o.id ORDER BY o.id) FROM outbox AS o WHERE o.msg_id = m.msg_id)::bigint[] AS operations
 FROM outbound_messages AS m
 WHERE m.msg_id = ANY(@msg_ids::text[]) AND m.state IN ('built', 'unknown')
 ORDER BY m.msg_id;
@@ -166,18 +166,18 @@ WITH answered AS (
     SELECT m.msg_id
     FROM outbound_messages AS m
     WHERE m.state IN ('built', 'unknown') AND m.updated_at <= now() - @older_than::interval
-      AND EXISTS (SELECT FROM outbox AS o WHERE o.msg_id = m.msg_id)
-      AND NOT EXISTS (
-          SELECT FROM outbox AS o
-          LEFT JOIN payments AS p ON p.id = o.payment_id AND o.msg_type IN ('pacs.008', 'pacs.004')
-          WHERE o.msg_id = m.msg_id AND p.final IS NOT TRUE)
-    ORDER BY m.msg_id
+      AND (
+          SELECT bool_and(p.final IS TRUE) FROM outbox AS o
+          LEFT JOIN LATERAL (
+              SELECT final FROM payments WHERE payments.id = o.payment_id OFFSET 0
+          ) AS p ON o.msg_type IN ('pacs.008', 'pacs.004')
+          WHERE o.msg_id = m.msg_id)
+    ORDER BY m.updated_at
     FOR NO KEY UPDATE OF m SKIP LOCKED
 )
 UPDATE outbound_messages
 SET state = 'closed', updated_at = now()
-FROM answered
-WHERE outbound_messages.msg_id = answered.msg_id;
+WHERE msg_id = ANY(ARRAY(SELECT answered.msg_id FROM answered));
 
 -- name: DoubtfulMessages :many
 -- What one replica takes another does not get.
@@ -192,10 +192,9 @@ WITH due AS (
 )
 UPDATE outbound_messages AS m
 SET updated_at = now()
-FROM due
-WHERE m.msg_id = due.msg_id
+WHERE m.msg_id = ANY(ARRAY(SELECT due.msg_id FROM due))
 RETURNING m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
-          ARRAY(SELECT o.id FROM outbox AS o WHERE o.msg_id = m.msg_id ORDER BY o.id)::bigint[] AS operations;
+          (SELECT array_agg(o.id ORDER BY o.id) FROM outbox AS o WHERE o.msg_id = m.msg_id)::bigint[] AS operations;
 
 -- name: SplitMessage :execrows
 -- Messages, operations, payments, each locked in the order of its keys. What has ended meanwhile is not sent again. The
@@ -208,19 +207,19 @@ WITH refused AS (
       AND (SELECT count(*) FROM outbox AS o WHERE o.msg_id = @msg_id::text) > 1
     RETURNING m.msg_id, m.attempts
 ), carried AS (
-    SELECT o.id, o.payment_id, o.msg_type, refused.attempts
-    FROM refused
-    JOIN outbox AS o ON o.msg_id = refused.msg_id
+    SELECT o.id, o.payment_id, o.msg_type, (SELECT refused.attempts FROM refused) AS attempts
+    FROM outbox AS o
+    WHERE o.id = ANY(ARRAY(SELECT c.id FROM outbox AS c WHERE c.msg_id = (SELECT refused.msg_id FROM refused)))
     ORDER BY o.id
-    FOR NO KEY UPDATE OF o
+    FOR NO KEY UPDATE
 ), held AS (
     SELECT p.id, p.state, p.final
-    FROM carried
-    JOIN payments AS p ON p.id = carried.payment_id
+    FROM payments AS p
+    WHERE p.id = ANY(ARRAY(SELECT carried.payment_id FROM carried))
     ORDER BY p.id
-    FOR NO KEY UPDATE OF p
+    FOR NO KEY UPDATE
 ), touched AS (
-    UPDATE payments SET updated_at = now() FROM held WHERE payments.id = held.id AND NOT held.final
+    UPDATE payments SET updated_at = now() WHERE id = ANY(ARRAY(SELECT held.id FROM held WHERE NOT held.final))
 ), noted AS (
     INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
     SELECT held.id, held.state, held.state, 'spi', @reason, @msg_id FROM held
@@ -230,7 +229,8 @@ SET msg_id = NULL, alone = true, published_at = NULL, attempts = outbox.attempts
     doubts = outbox.doubts + greatest(carried.attempts - 1, 0)
 FROM carried
 LEFT JOIN held ON held.id = carried.payment_id
-WHERE outbox.id = carried.id AND NOT (held.final IS TRUE AND carried.msg_type IN ('pacs.008', 'pacs.004'));
+WHERE outbox.id = carried.id AND outbox.id = ANY(ARRAY(SELECT carried.id FROM carried))
+  AND NOT (held.final IS TRUE AND carried.msg_type IN ('pacs.008', 'pacs.004'));
 
 -- name: MessageState :one
 -- Index: outbound_messages_pkey.
@@ -239,15 +239,14 @@ SELECT state::text AS state FROM outbound_messages WHERE msg_id = @msg_id::text;
 -- name: MessageByResource :one
 -- Index: outbound_receipts_pkey, outbound_messages_pkey, outbox_message.
 SELECT m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
-       ARRAY(SELECT o.id FROM outbox AS o WHERE o.msg_id = m.msg_id ORDER BY o.id)::bigint[] AS operations
+       (SELECT array_agg(o.id ORDER BY o.id) FROM outbox AS o WHERE o.msg_id = m.msg_id)::bigint[] AS operations
 FROM outbound_messages AS m
 WHERE m.msg_id = coalesce((SELECT r.msg_id FROM outbound_receipts AS r WHERE r.resource_id = @id::text), @id::text);
 
 -- name: OperationsOf :many
 -- Index: outbox_message.
 SELECT id, payment_id, msg_type, channel, alone, created_at, attempts, coalesce(msg_id, '')::text AS msg_id, body
-FROM outbox
-WHERE msg_id = @msg_id::text
+FROM (SELECT * FROM outbox AS o WHERE o.msg_id = @carrier::text OFFSET 0) AS carried
 ORDER BY id;
 
 -- name: HoldPayment :exec
@@ -259,5 +258,7 @@ SELECT FROM payments WHERE id = @id::text FOR NO KEY UPDATE;
 SELECT coalesce(sum(o.doubts + coalesce(m.attempts, 0)), 0)::bigint AS sends,
        coalesce(bool_or(o.msg_id IS NULL AND NOT o.closed OR m.state IN ('built', 'unknown')), false)::boolean AS open
 FROM outbox AS o
-LEFT JOIN outbound_messages AS m ON m.msg_id = o.msg_id
+LEFT JOIN LATERAL (
+    SELECT attempts, state FROM outbound_messages WHERE outbound_messages.msg_id = o.msg_id OFFSET 0
+) AS m ON true
 WHERE o.payment_id = @payment_id AND o.msg_type IN ('pacs.008', 'pacs.004');

@@ -57,12 +57,12 @@ WHERE id = ANY(ARRAY(SELECT again.id FROM again));
 WITH answered AS (
     SELECT o.id
     FROM outbox AS o
-    JOIN payments AS p ON p.id = o.payment_id
+    CROSS JOIN LATERAL (SELECT final FROM payments WHERE payments.id = o.payment_id OFFSET 0) AS p
     WHERE o.msg_id IS NULL AND NOT o.closed AND o.msg_type IN ('pacs.008', 'pacs.004') AND p.final
     ORDER BY o.id
     FOR NO KEY UPDATE OF o SKIP LOCKED
 )
-UPDATE outbox SET closed = true FROM answered WHERE outbox.id = answered.id;
+UPDATE outbox SET closed = true WHERE id = ANY(ARRAY(SELECT answered.id FROM answered));
 
 -- name: OutboxBacklog :one
 -- Index: outbox_waiting, outbound_messages_open.
