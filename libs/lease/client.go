@@ -106,8 +106,8 @@ func (c *Client) Check(ctx context.Context, t Timing) (advice []string, err erro
 	if p := field["maxmemory_policy"]; p != "noeviction" {
 		reasons = append(reasons, fmt.Sprintf("maxmemory-policy is %q, want noeviction: an evicted slot is a second grant", p))
 	}
-	if field["run_id"] == "" || field["master_replid"] == "" {
-		reasons = append(reasons, "INFO shows no run_id or master_replid: a lost state could not be seen")
+	if len(field["master_replid"]) != 40 {
+		reasons = append(reasons, "INFO shows no master_replid: a lost state could not be seen")
 	}
 	if n := field["connected_slaves"]; n != "0" {
 		if t.NoReplicas {

@@ -24,8 +24,8 @@
 //	sem:icom:{cpm:12345678}:state     hash, see below
 //	sem:icom:{cpm:12345678}:waiting   who waits: "class replica", scored with an end, PX
 //
-// The state hash holds the incarnation of the server (run_id and master_replid),
-// quarantine_until, the config record (schema, N, T, B, T_longest) with config_until, and
+// The state hash holds the incarnation of the server (master_replid, which a master makes
+// anew at every start and every promotion; replicas decide nothing), quarantine_until, the config record (schema, N, T, B, T_longest) with config_until, and
 // per slot until (server time up to which it was granted) and class (who had it last). A
 // slot is free only if its key is absent and its until is past: one lost key is harmless.
 //

@@ -84,7 +84,7 @@ func TestLostStateQuarantinesOthersAndSparesHolders(t *testing.T) {
 	}
 }
 
-// F5: the old primary is promoted back as the same process with its own old incarnation; only master_replid tells.
+// F5: the old primary is promoted back as the same process, with the incarnation it wrote itself when it was primary before.
 func TestFailoverAndBackIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r := devtest.OwnRedis(t, redisOptions())
@@ -92,7 +92,7 @@ func TestFailoverAndBackIsQuarantined(t *testing.T) {
 	s, _ := w.replica(polls(1), notRunning())
 	replica, err := r.AddReplica(t.Context())
 	require.NoError(t, err)
-	// Attaching a first replica changes master_replid by itself; settle again so that the failover alone is seen.
+	// Attaching a first replica changes the incarnation by itself; settle again so that the failover alone is seen.
 	w.settled()
 	require.NoError(t, w.acquire(s, Poll).Release(t.Context()))
 	require.NoError(t, replica.Promote(t.Context()))

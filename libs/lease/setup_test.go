@@ -73,7 +73,7 @@ func (w *world) settled() *world {
 		return v
 	}
 	require.NoError(w.t, w.rdb.HSet(ctx, w.name+":state",
-		"incarnation", field("run_id")+":"+field("master_replid"), "quarantine_until", 0).Err())
+		"incarnation", field("master_replid"), "quarantine_until", 0).Err())
 	return w
 }
 

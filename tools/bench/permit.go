@@ -48,16 +48,13 @@ func keeper(addr string) (*lease.Keeper, *lease.Client, error) {
 // settle writes the server's incarnation into a set's state, so that a measurement need
 // not sit out the quarantine of an unknown server. Everything else is left to the scripts.
 func settle(ctx context.Context, rdb *redis.Client, set string) error {
-	info, err := rdb.Info(ctx).Result()
+	info, err := rdb.Info(ctx, "replication").Result()
 	if err != nil {
 		return err
 	}
-	field := func(name string) string {
-		_, rest, _ := strings.Cut(info, name+":")
-		v, _, _ := strings.Cut(rest, "\r\n")
-		return v
-	}
-	return rdb.HSet(ctx, set+":state", "incarnation", field("run_id")+":"+field("master_replid"), "quarantine_until", 0).Err()
+	_, rest, _ := strings.Cut(info, "master_replid:")
+	replid, _, _ := strings.Cut(rest, "\r\n")
+	return rdb.HSet(ctx, set+":state", "incarnation", replid, "quarantine_until", 0).Err()
 }
 
 // contender is one way to take and give back exclusive use of something.

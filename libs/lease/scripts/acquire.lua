@@ -27,13 +27,13 @@ local known = redis.call('HMGET', state, 'incarnation', 'quarantine_until', 'con
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- The incarnation is "run_id:master_replid", 40 digits each. State was lost, or this is
--- another server, if it is not what INFO says: then nobody is granted anything for Q.
-local was, info = known[1], redis.call('INFO', 'server', 'replication')
-if not (was and #was == 81 and string.find(info, 'run_id:' .. string.sub(was, 1, 40), 1, true)
-  and string.find(info, 'master_replid:' .. string.sub(was, 42), 1, true)) then
-  local incarnation = string.match(info, 'run_id:(%x+)') .. ':' .. string.match(info, 'master_replid:(%x+)')
-  redis.call('HSET', state, 'incarnation', incarnation, 'quarantine_until', now + ARGV[7])
+-- The incarnation is master_replid, 40 digits: a master has a new one after every start and
+-- every promotion. State was lost, or this is another server, if it is not what INFO says:
+-- then nobody is granted anything for Q. A replica has its master's and decides nothing.
+local was, info = known[1], redis.call('INFO', 'replication')
+if not string.find(info, 'role:master', 1, true) then return redis.error_reply('READONLY a replica grants nothing') end
+if not (was and #was == 40 and string.find(info, 'master_replid:' .. was, 1, true)) then
+  redis.call('HSET', state, 'incarnation', string.match(info, 'master_replid:(%x+)'), 'quarantine_until', now + ARGV[7])
   return {'quarantined', tonumber(ARGV[7])}
 end
 

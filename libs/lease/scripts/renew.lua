@@ -8,8 +8,9 @@
 local ttl, longest, quarantine = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local info = redis.call('INFO', 'server', 'replication')
-local incarnation = string.match(info, 'run_id:(%x+)') .. ':' .. string.match(info, 'master_replid:(%x+)')
+local info = redis.call('INFO', 'replication')
+if not string.find(info, 'role:master', 1, true) then return redis.error_reply('READONLY a replica renews nothing') end
+local incarnation = string.match(info, 'master_replid:(%x+)')
 
 local answer = {}
 local k, a = 1, 4
