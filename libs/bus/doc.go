@@ -18,10 +18,12 @@
 //     attempt, passes.
 //   - A consumer holds only a few messages (Prefetch), says "in progress" while it works,
 //     acknowledges after the effect, and hands a message over as poison after
-//     MaxDeliveries.
+//     MaxDeliveries. A Subscription leaves it to its reader how many deliveries to take
+//     at a time and when each is answered; it bounds how many are not, and keeps them
+//     alive.
 //
 // # Goroutines
 //
 // The connection has its own, ended by Close. Consume has one worker per message in
-// hand, all of which have returned when it returns.
+// hand, Subscription.Run one that keeps deliveries alive; all have returned when it does.
 package bus
