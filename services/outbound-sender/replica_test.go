@@ -110,19 +110,6 @@ func (r *replica) logged(n int, msg string, attrs ...any) {
 	r.w.eventually(fmt.Sprintf("%s to log %d x %q %v", r.name, n, msg, attrs), func() bool { return r.count(msg, attrs...) >= n })
 }
 
-// number returns a number of the first line with a message.
-func (r *replica) number(msg, attr string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, line := range r.lines {
-		if n, ok := line[attr].(float64); ok && line["msg"] == msg {
-			return int(n)
-		}
-	}
-	r.w.t.Fatalf("%s logged no %s of %q", r.name, attr, msg)
-	return 0
-}
-
 // metric returns the value of a metric, given with its labels as Prometheus writes them; zero if it is not there.
 func (r *replica) metric(name string) float64 {
 	r.w.t.Helper()

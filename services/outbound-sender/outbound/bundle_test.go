@@ -33,9 +33,16 @@ func TestBundles(t *testing.T) {
 	alone := order(3)
 	alone.Alone = true
 	all, broken := bundles([]store.Operation{
-		order(1), operation(t, 2, msgPacs002, iso20022.PaymentStatus{}), alone, order(4), order(5),
-		operation(t, 6, msgPacs002, iso20022.PaymentStatus{}), operation(t, 7, "camt.060", iso20022.Camt060{}),
-		operation(t, 8, "camt.060", iso20022.Camt060{}), operation(t, 9, "admi.002", struct{}{}), {ID: 10, MsgType: msgPacs004},
+		order(1),
+		operation(t, 2, msgPacs002, iso20022.PaymentStatus{}),
+		alone,
+		order(4),
+		order(5),
+		operation(t, 6, msgPacs002, iso20022.PaymentStatus{}),
+		operation(t, 7, "camt.060", iso20022.Camt060{}),
+		operation(t, 8, "camt.060", iso20022.Camt060{}),
+		operation(t, 9, "admi.002", struct{}{}),
+		{ID: 10, MsgType: msgPacs004},
 	}, Groups{Pacs008: 2, Pacs002: 10, Pacs004: 1})
 	var got [][]int64
 	for _, b := range all {

@@ -47,7 +47,7 @@ func (g *guard) run(ctx context.Context) {
 		} else {
 			pause.reset()
 		}
-		err, every = g.tell(err, every)
+		every, err = g.tell(every, err)
 		g.say(last, err)
 		last = err
 		if first {
@@ -58,7 +58,7 @@ func (g *guard) run(ctx context.Context) {
 }
 
 // tell lets the queue know, unless the channel is halted: then it returns why, and for how long.
-func (g *guard) tell(err error, every time.Duration) (error, time.Duration) { //nolint:revive // the error is a state here, not a failure
+func (g *guard) tell(every time.Duration, err error) (time.Duration, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.halt != nil {
@@ -67,7 +67,7 @@ func (g *guard) tell(err error, every time.Duration) (error, time.Duration) { //
 		}
 	}
 	g.c.q.setUnfit(err)
-	return err, every
+	return every, err
 }
 
 func (g *guard) say(last, err error) {

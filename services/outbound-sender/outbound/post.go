@@ -161,14 +161,14 @@ func msgIDs(batch []*parcel) []pix.MsgID {
 
 // conclude records an outcome, after which the messages are in nobody's hand.
 func (c *channel) conclude(recording context.Context, what string, batch []*parcel, do func(context.Context) error) {
-	c.record(recording, what, do, func() { c.q.forget(batch) })
+	c.record(recording, what, batch, do, func() { c.q.forget(batch) })
 }
 
 // putBack records that the bank stored nothing of a batch, which then is ready again. With
 // release other replicas may have it at once.
 func (c *channel) putBack(recording context.Context, batch []*parcel, release bool) {
 	counted := tries(batch)
-	c.record(recording, "nothing stored", func(ctx context.Context) error {
+	c.record(recording, "nothing stored", batch, func(ctx context.Context) error {
 		return c.deps.Store.Withdraw(ctx, counted, release)
 	}, func() {
 		for _, p := range batch {
@@ -178,13 +178,16 @@ func (c *channel) putBack(recording context.Context, batch []*parcel, release bo
 	})
 }
 
-// record stores an outcome beside the next POST, and tries until it is stored or recording ends.
-// What is not recorded counts as unknown for whoever finds the message.
-func (c *channel) record(recording context.Context, what string, do func(context.Context) error, then func()) {
+// recordTries is how often an outcome is offered to a store that refuses it.
+const recordTries = 5
+
+// record stores an outcome beside the next POST. A store that is away is asked until it answers or
+// recording ends. What is not recorded counts as unknown for whoever finds the message.
+func (c *channel) record(recording context.Context, what string, batch []*parcel, do func(context.Context) error, then func()) {
 	c.recording.Go(func() {
 		defer func() { <-c.records }()
 		retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
-		for {
+		for refusals := 0; ; {
 			ctx, cancel := context.WithTimeout(recording, c.cfg.StoreTimeout)
 			err := do(ctx)
 			cancel()
@@ -192,10 +195,14 @@ func (c *channel) record(recording context.Context, what string, do func(context
 				then()
 				return
 			}
-			c.log.Error("outcome of a POST not recorded", slog.String("outcome", what), slog.Any("error", err))
+			c.log.Error("outcome of a POST not recorded", slog.String("outcome", what), slog.Int("messages", len(batch)), slog.Any("error", err))
 			if !errors.Is(err, store.ErrUnavailable) && recording.Err() == nil {
-				err = fmt.Errorf("%s: %w", what, err)
+				refusals++
+			}
+			if refusals == recordTries {
 				c.m.unrecorded.WithLabelValues(string(c.name)).Inc()
+				c.q.forget(batch)
+				return
 			}
 			if clock.Sleep(recording, c.clk, retry.next()) != nil {
 				return
