@@ -27,13 +27,65 @@
 //     consumer's own transaction, or dead, with a reason in dead_letters. Everything
 //     else is open, is found by Unpublished or Stuck, and goes out again.
 //
+// # Payments
+//
+//	outgoing:   created ----> sent ----+---> settled
+//	             |  |          ^       |
+//	             |  +-> unknown +      +---> rejected
+//	             |         |           |
+//	             +---------+-----------+      (the SPI's answer may overtake everything)
+//
+//	incoming:   accepted ---> settled | rejected           rejected (from the beginning)
+//
+// A payment or return is one row, under the identifier of the SPI. Move is the only way
+// from one state to another: a compare-and-set by pix.State.Next, of many at once, which
+// writes one event for each.
+//
+//   - Booked once. The identifier is the key. Whoever comes second is told that it is not fresh.
+//   - Final states are never left, and unknown never becomes created again.
+//   - A return never exceeds its original. InsertReturn holds the original while it looks
+//     at what is left of it; a return that is rejected gives its amount back.
+//   - Explained. There is no move without an event, and the events of a payment form a chain.
+//
+// # The outbox, and messages to the SPI
+//
+//	  operation                         message
+//
+//	 Add          Build           Unknown             Sent
+//	-----> waiting -------> built --------> unknown -------> sent
+//	        |   ^             |                |               |
+//	        |   |             +------+---------+---------------+
+//	Discard |   |                    |                   |
+//	        v   |    Split           v Refused, Split    v Tidy
+//	    closed  +---------------- refused              closed (built and unknown only)
+//
+// An operation (a row of outbox) is written with the effect that wants it said. It waits
+// until a message carries it, and from then on stands as its message does (a row of
+// outbound_messages), which is kept as signed: a resend is of these very bytes.
+//
+//   - Carried by one message at most that lives. Build gives a message all of its
+//     operations or none. Only Split takes them out again, and ends the message.
+//   - Counted before it is sent. An attempt is counted before its bytes go out, so that
+//     the count may be one too high and is never too low. What a later refusal or
+//     duplicate proves depends on it (Refused, Sends).
+//   - Nothing silent. What waits and was not published is found by Unpublished, what was
+//     published and waits by Stuck, and a message that is built or unknown by Due.
+//
+// # The order of locks
+//
+// Messages, then operations, then payments, and each of these in the order of their keys.
+// Every call takes its locks in one statement or in that order, so that none wait for
+// each other in a circle. A transaction of several calls keeps to it by moving all its
+// payments in one Move, and last.
+//
 // # When a call fails
 //
 // ErrUnavailable means that the database may or may not have done it. Every call may
 // be repeated: Receive stores what is missing and moves the cursor again; messages that
 // an earlier attempt had stored are not returned a second time and come back through
-// Unpublished. ErrStaleTerm is final for the session: open a new one, if the slot is
-// still yours.
+// Unpublished; Build answers what it would have answered; Insert says that it is not
+// fresh; an attempt that was counted and not answered counts as sent. ErrStaleTerm is
+// final for the session: open a new one, if the slot is still yours.
 //
 // # Time
 //

@@ -79,6 +79,14 @@ func (h *hammer) known(random *rand.Rand) (ids []pix.MsgID) {
 	return ids
 }
 
+// tries are guesses of how often some messages were sent.
+func (h *hammer) tries(random *rand.Rand) (tries []store.Try) {
+	for _, id := range h.known(random) {
+		tries = append(tries, store.Try{MsgID: id, Attempts: random.IntN(3)})
+	}
+	return tries
+}
+
 // payment returns the name of a payment or return.
 func (h *hammer) payment(random *rand.Rand) string {
 	if n := int(h.returns.Load()); n > 0 && random.IntN(2) == 0 {
@@ -103,12 +111,14 @@ func (h *hammer) blow(ctx context.Context, random *rand.Rand) (string, error) {
 			drafts = append(drafts, draft(msgID(int(h.messages.Add(1))), random.IntN(2), carried...))
 		}
 		for _, m := range taken {
-			err = errors.Join(err, ignore(h.outbound.Begin(ctx, []pix.MsgID{m.MsgID})))
+			_, failed := h.outbound.Attempt(ctx, []store.Try{{MsgID: m.MsgID, Attempts: m.Attempts}})
+			err = errors.Join(err, failed)
 		}
 		_, failed := h.outbound.Build(ctx, drafts)
 		return "build", errors.Join(err, failed)
 	case 2:
-		return "begin", h.outbound.Begin(ctx, h.known(random))
+		_, err := h.outbound.Attempt(ctx, h.tries(random))
+		return "attempt", errors.Join(err, h.outbound.Withdraw(ctx, h.tries(random), true))
 	case 3, 4:
 		var posted []store.Posted
 		for _, id := range h.known(random) {
@@ -122,9 +132,10 @@ func (h *hammer) blow(ctx context.Context, random *rand.Rand) (string, error) {
 	case 7:
 		return "split", h.outbound.Split(ctx, h.known(random)[0], "admi.002")
 	case 8:
-		_, err := h.outbound.Doubtful(ctx, time.Duration(random.IntN(2))*time.Second, 5)
+		_, err := h.outbound.Due(ctx, pix.CPM, store.Resend{Attempts: 3}, 5)
 		_, stuck := h.outbox.Stuck(ctx, 0, time.Minute, 5)
-		return "sweep", errors.Join(err, stuck, h.outbox.MarkPublished(ctx, some(random, h.ops)))
+		return "sweep", errors.Join(err, stuck, h.outbox.MarkPublished(ctx, some(random, h.ops)),
+			h.outbound.Release(ctx, h.known(random)), h.outbound.Tidy(ctx, 3, time.Millisecond))
 	case 9:
 		return "return", h.db.InTx(ctx, func(ctx context.Context, tx *store.Tx) error {
 			n := int(h.returns.Add(1))
@@ -153,14 +164,6 @@ func (h *hammer) blow(ctx context.Context, random *rand.Rand) (string, error) {
 		_, err := h.payments.Move(ctx, tx, moves)
 		return err
 	})
-}
-
-// ignore drops what says that a message is not to be sent.
-func ignore(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
 }
 
 // checkLaws looks at every payment and message there is.
@@ -300,7 +303,7 @@ func (b books) step(t testing.TB, l *ledger, random *rand.Rand, n int) string {
 	if what := random.IntN(4); what < 2 || len(messages) == 0 {
 		return b.stepBooks(t, l, random, n, payments)
 	}
-	return b.stepMessage(t, l, random.IntN(5), messages[random.IntN(len(messages))])
+	return b.stepMessage(t, l, random.IntN(6), messages[random.IntN(len(messages))])
 }
 
 func (b books) stepBooks(t testing.TB, l *ledger, random *rand.Rand, n int, payments []string) string {
@@ -351,12 +354,11 @@ func (b books) stepMessage(t testing.TB, l *ledger, what int, id pix.MsgID) stri
 	m, rows := l.messages[id], l.carried(id)
 	switch what {
 	case 0:
-		err := b.outbound.Begin(t.Context(), []pix.MsgID{id})
-		require.Equal(t, m.open(), err == nil, err)
+		require.Equal(t, m.open(), b.goes(t, id))
 		if m.open() {
 			m.attempts++
 		}
-		return "begin"
+		return "attempt"
 	case 1:
 		require.NoError(t, b.outbound.Sent(t.Context(), []store.Posted{{MsgID: id, ResourceID: "PI" + string(id)}}))
 		if m.open() {
@@ -391,6 +393,14 @@ func (b books) stepMessage(t testing.TB, l *ledger, what int, id pix.MsgID) stri
 			}
 		}
 		return "refused"
+	}
+	if what == 4 {
+		counted := []store.Try{{MsgID: id, Attempts: m.attempts}}
+		require.NoError(t, b.outbound.Withdraw(t.Context(), counted, false))
+		if m.open() && m.attempts > 0 {
+			m.attempts--
+		}
+		return "withdraw"
 	}
 	err := b.outbound.Split(t.Context(), id, "admi.002")
 	if m.state == store.MessageRefused {

@@ -82,22 +82,6 @@ func parseCursor(s string) (time.Time, string, error) {
 	return at, id, nil
 }
 
-// Open returns up to limit payments that have stood in a state for longer than olderThan, those booked first. They are
-// what is to be asked about.
-func (p *Payments) Open(ctx context.Context, state pix.State, olderThan time.Duration, limit int) ([]Payment, error) {
-	var payments []Payment
-	err := p.db.call(ctx, "open payments", func(ctx context.Context, conn db.DBTX) error {
-		rows, err := p.q.OpenPayments(ctx, conn, db.OpenPaymentsParams{
-			State: string(state), OlderThan: olderThan, AtMost: int32(limit),
-		})
-		for _, r := range rows {
-			payments = append(payments, paymentOf(db.GetPaymentRow(r)))
-		}
-		return err
-	})
-	return payments, err
-}
-
 // OpenCount is what stands in one state that is not final.
 type OpenCount struct {
 	Count int64

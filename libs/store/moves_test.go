@@ -392,14 +392,6 @@ func TestWhatIsOpenIsFoundAndWhatSettledIsSummed(t *testing.T) {
 	_, err = side(t, b.url).Exec(t.Context(), "UPDATE payments SET updated_at = now() - interval '90 s' WHERE id = $1", e2e(1))
 	require.NoError(t, err)
 
-	open, err := b.payments.Open(t.Context(), pix.Sent, time.Minute, 10)
-	require.NoError(t, err)
-	require.Len(t, open, 1)
-	require.Equal(t, e2e(1), open[0].ID)
-	open, err = b.payments.Open(t.Context(), pix.Unknown, time.Minute, 10)
-	require.NoError(t, err)
-	require.Empty(t, open)
-
 	counts, err := b.payments.OpenCounts(t.Context())
 	require.NoError(t, err)
 	require.Len(t, counts, 4)

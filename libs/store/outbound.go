@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,7 +48,7 @@ type Message struct {
 // Draft is a message to be stored, and what it carries.
 type Draft struct {
 	// Message is given with MsgID, Channel, MsgType, Payload and Attempts: 1 if its bytes go out right after Build, which
-	// makes Begin needless for this first attempt; 0 if Begin follows.
+	// counts this first attempt; 0 if Attempt follows.
 	Message      Message
 	OperationIDs []int64
 }
@@ -157,22 +156,6 @@ func buildParams(drafts []Draft) (db.BuildMessagesParams, error) {
 	return p, nil
 }
 
-// Begin counts an attempt of each message, all or none; only after it returned nil may their bytes go out. ErrNotFound:
-// one of them is not to be sent, because it was refused, closed, or is at the bank already.
-func (o *Outbound) Begin(ctx context.Context, msgIDs []pix.MsgID) error {
-	ids := slices.Compact(sortedStrings(msgIDs))
-	if len(ids) == 0 {
-		return nil
-	}
-	return o.db.call(ctx, "begin", func(ctx context.Context, conn db.DBTX) error {
-		n, err := o.q.BeginMessages(ctx, conn, ids)
-		if err == nil && n == 0 {
-			err = ErrNotFound
-		}
-		return err
-	})
-}
-
 // Sent records that the bank stored messages. Payments whose orders they carry become sent, unless the SPI's answer was
 // faster; also those of a message that was refused at another attempt, which it stays. Repeating it changes nothing.
 func (o *Outbound) Sent(ctx context.Context, posted []Posted) error {
@@ -245,27 +228,6 @@ func (o *Outbound) Refused(ctx context.Context, msgIDs []pix.MsgID, reason strin
 
 // answerType is the message that answers a payment; it moves none when it is sent or refused.
 const answerType = "pacs.002"
-
-// Doubtful returns up to limit messages that are built or unknown and were not touched for longer than olderThan, those
-// left alone longest first, with their payloads. What it returns it does not return to anybody for that long again.
-// Messages whose orders have all ended are closed instead: the SPI has them.
-func (o *Outbound) Doubtful(ctx context.Context, olderThan time.Duration, limit int) ([]Message, error) {
-	var messages []Message
-	err := o.db.call(ctx, "doubtful", func(ctx context.Context, conn db.DBTX) error {
-		if _, err := o.q.CloseAnsweredMessages(ctx, conn, olderThan); err != nil {
-			return err
-		}
-		rows, err := o.q.DoubtfulMessages(ctx, conn, db.DoubtfulMessagesParams{OlderThan: olderThan, AtMost: int32(limit)})
-		for _, r := range rows {
-			messages = append(messages, messageOf(db.MessageByResourceRow(r)))
-		}
-		return err
-	})
-	slices.SortFunc(messages, func(x, y Message) int {
-		return cmp.Or(x.BuiltAt.Compare(y.BuiltAt), cmp.Compare(x.MsgID, y.MsgID))
-	})
-	return messages, err
-}
 
 // Split takes a group apart that the SPI refused as a whole (admi.002): its operations wait again, each to go in a
 // message of its own, and come back from Unpublished. Orders whose payments have ended do not. Repeating it changes

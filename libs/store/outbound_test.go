@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,25 @@ func (b books) claim(t testing.TB, ids ...int64) (free []int64, taken []pix.MsgI
 		require.Equal(t, "<"+string(m.MsgID)+"/>", string(m.Payload))
 	}
 	return free, taken
+}
+
+// goes counts an attempt of a message as somebody who knows how often it was sent, and says whether it may go out.
+func (b books) goes(t testing.TB, id pix.MsgID) bool {
+	t.Helper()
+	ours, err := b.outbound.Attempt(t.Context(), []store.Try{{MsgID: id, Attempts: b.message(t, id).Attempts}})
+	require.NoError(t, err)
+	return ours[0]
+}
+
+// dueNow returns the names of messages that are to be sent again, whatever their age.
+func (b books) dueNow(t testing.TB) (ids []pix.MsgID) {
+	t.Helper()
+	messages, err := b.outbound.Due(t.Context(), pix.CPM, store.Resend{Attempts: 100}, 100)
+	require.NoError(t, err)
+	for _, m := range messages {
+		ids = append(ids, m.MsgID)
+	}
+	return ids
 }
 
 func (b books) sends(t testing.TB, id string) (sends store.Sends) {
@@ -145,19 +165,43 @@ func TestAnOperationIsCarriedByOneMessage(t *testing.T) {
 	require.Empty(t, free)
 }
 
-func TestBeginCountsAllOrNone(t *testing.T) {
+func TestAnAttemptIsCountedByOneSender(t *testing.T) {
 	t.Parallel()
 	b := setupBooks(t)
 	ops := b.ordered(t, e2e(1), e2e(2))
-	b.build(t, draft(msgID(1), 0, ops[0]), draft(msgID(2), 0, ops[1]))
-	begin := func(ids ...pix.MsgID) error { return b.outbound.Begin(t.Context(), ids) }
-	require.NoError(t, begin())
-	require.NoError(t, begin(msgID(2), msgID(1), msgID(2)))
-	require.ErrorIs(t, begin(msgID(1), msgID(3)), store.ErrNotFound)
-	require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{msgID(2)}, "403"))
-	require.ErrorIs(t, begin(msgID(1), msgID(2)), store.ErrNotFound, "nobody sends what was refused")
+	b.build(t, draft(msgID(1), 0, ops[0]), draft(msgID(2), 1, ops[1]))
+	tries := []store.Try{{MsgID: msgID(2), Attempts: 1}, {MsgID: msgID(9)}, {MsgID: msgID(1)}}
+	var mine [3]atomic.Int64
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			counted, err := b.outbound.Attempt(t.Context(), tries)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i, ok := range counted {
+				if ok {
+					mine[i].Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, [3]int64{1, 0, 1}, [3]int64{mine[0].Load(), mine[1].Load(), mine[2].Load()})
 	require.Equal(t, 1, b.message(t, msgID(1)).Attempts)
+	require.Equal(t, 2, b.message(t, msgID(2)).Attempts)
+
+	for range 2 { // of which the second one finds nothing to take back
+		require.NoError(t, b.outbound.Withdraw(t.Context(), []store.Try{{MsgID: msgID(2), Attempts: 2}}, true))
+	}
 	require.Equal(t, 1, b.message(t, msgID(2)).Attempts)
+	due, err := b.outbound.Due(t.Context(), pix.CPM, store.Resend{LostAfter: time.Hour, Attempts: 5}, 10)
+	require.NoError(t, err)
+	require.Len(t, due, 1, "what was released")
+	require.Equal(t, msgID(2), due[0].MsgID)
+	require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{msgID(2)}, "400"))
+	require.False(t, b.goes(t, msgID(2)), "nobody sends what was refused")
 }
 
 func TestASendWithoutAnAnswerIsUnknownUntilOneComes(t *testing.T) {
@@ -175,7 +219,7 @@ func TestASendWithoutAnAnswerIsUnknownUntilOneComes(t *testing.T) {
 	require.Equal(t, store.Sends{Attempts: 1, Open: true}, b.sends(t, e2e(1)))
 	_, taken := b.claim(t, ops...)
 	require.Equal(t, one, taken, "the very same message goes out again")
-	require.NoError(t, b.outbound.Begin(t.Context(), one))
+	require.True(t, b.goes(t, msgID(1)))
 	for range 2 {
 		require.NoError(t, b.outbound.Sent(t.Context(), []store.Posted{{MsgID: msgID(1), ResourceID: "PI2"}}))
 	}
@@ -205,7 +249,8 @@ func TestARefusalProvesOnlyWhatItSaysOfTheOnlyAttempt(t *testing.T) {
 		draft(msgID(5), 1, answer[0].ID), draft(msgID(6), 1, answer[1].ID))
 	refuse := func(ids ...pix.MsgID) { require.NoError(t, b.outbound.Refused(t.Context(), ids, "400")) }
 
-	require.NoError(t, b.outbound.Begin(t.Context(), []pix.MsgID{msgID(2), msgID(3)}))
+	require.True(t, b.goes(t, msgID(2)))
+	require.True(t, b.goes(t, msgID(3)))
 	require.NoError(t, b.outbound.Unknown(t.Context(), []pix.MsgID{msgID(3)}, "timeout"))
 	require.NoError(t, b.outbound.Sent(t.Context(), []store.Posted{{MsgID: msgID(4)}}))
 	for range 2 {
@@ -219,9 +264,7 @@ func TestARefusalProvesOnlyWhatItSaysOfTheOnlyAttempt(t *testing.T) {
 	for i := range 6 {
 		require.Equal(t, store.MessageRefused, b.message(t, msgID(i+1)).State)
 	}
-	doubtful, err := b.outbound.Doubtful(t.Context(), 0, 10)
-	require.NoError(t, err)
-	require.Empty(t, doubtful)
+	require.Empty(t, b.dueNow(t))
 	require.Equal(t, store.Sends{Attempts: 2}, b.sends(t, e2e(2)))
 }
 
@@ -278,7 +321,7 @@ func TestAGroupThatWentOutTwiceLeavesADoubt(t *testing.T) {
 	b := setupBooks(t)
 	ops := b.ordered(t, e2e(1), e2e(2))
 	b.build(t, draft(msgID(1), 1, ops...))
-	require.NoError(t, b.outbound.Begin(t.Context(), []pix.MsgID{msgID(1)}))
+	require.True(t, b.goes(t, msgID(1)))
 	require.NoError(t, b.outbound.Split(t.Context(), msgID(1), "admi.002"))
 	b.build(t, draft(msgID(2), 1, ops[0]))
 	require.Equal(t, store.Sends{Attempts: 2, Open: true}, b.sends(t, e2e(1)))
@@ -299,7 +342,7 @@ func TestAGroupThatWentOutTwiceLeavesADoubt(t *testing.T) {
 	require.Zero(t, backlog)
 }
 
-func TestDoubtfulMessagesAreHandedToOneAtATime(t *testing.T) {
+func TestMessagesToBeSentAgainAreHandedToOneAtATime(t *testing.T) {
 	t.Parallel()
 	b := setupBooks(t)
 	const n = 12
@@ -314,18 +357,19 @@ func TestDoubtfulMessagesAreHandedToOneAtATime(t *testing.T) {
 	}
 	b.build(t, drafts...)
 	require.NoError(t, b.outbound.Unknown(t.Context(), []pix.MsgID{msgID(0), msgID(1)}, "timeout"))
-	b.move(t, to(pix.Settled, e2e(0))...) // answered: closed, not sent again
+	b.move(t, to(pix.Settled, e2e(0))...) // answered: not sent again
 	require.NoError(t, b.outbound.Sent(t.Context(), []store.Posted{{MsgID: msgID(2)}}))
 	_, err := side(t, b.url).Exec(t.Context(), "UPDATE outbound_messages SET updated_at = now() - interval '1 min'")
 	require.NoError(t, err)
 
+	resend := store.Resend{First: 30 * time.Second, Most: time.Minute, Attempts: 5, LostAfter: 30 * time.Second}
 	var mu sync.Mutex
 	var got []pix.MsgID
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			for range 3 {
-				messages, err := b.outbound.Doubtful(t.Context(), 30*time.Second, 2)
+				messages, err := b.outbound.Due(t.Context(), pix.CPM, resend, 2)
 				if err != nil {
 					t.Error(err)
 				}
@@ -344,8 +388,14 @@ func TestDoubtfulMessagesAreHandedToOneAtATime(t *testing.T) {
 	slices.Sort(got)
 	require.Len(t, slices.Compact(got), len(got), "no message twice")
 	require.Len(t, got, n-2)
+	require.NoError(t, b.outbound.Tidy(t.Context(), 5, 30*time.Second))
 	require.Equal(t, store.MessageClosed, b.message(t, msgID(0)).State)
-	require.ErrorIs(t, b.outbound.Begin(t.Context(), []pix.MsgID{msgID(0)}), store.ErrNotFound)
+	require.False(t, b.goes(t, msgID(0)))
+	doubts, err := b.outbound.Doubts(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(n-3), doubts[pix.CPM].Built)
+	require.Equal(t, int64(1), doubts[pix.CPM].Unknown)
+	require.Equal(t, int64(1), doubts[pix.CPM].Exhausted)
 }
 
 func TestAnOrderGoesIntoTheOutboxOnceAndAQuestionOften(t *testing.T) {

@@ -10,32 +10,6 @@ import (
 	"time"
 )
 
-const beginMessages = `-- name: BeginMessages :execrows
-WITH held AS (
-    SELECT m.msg_id, m.state
-    FROM outbound_messages AS m
-    WHERE m.msg_id = ANY($1::text[])
-    ORDER BY m.msg_id
-    FOR NO KEY UPDATE
-), open AS (
-    SELECT count(*) AS messages FROM held WHERE held.state IN ('built', 'unknown')
-)
-UPDATE outbound_messages
-SET attempts = outbound_messages.attempts + 1, updated_at = now()
-FROM open
-WHERE outbound_messages.msg_id = ANY($1::text[]) AND open.messages = cardinality($1::text[])
-`
-
-// All or none.
-// Index: outbound_messages_pkey.
-func (q *Queries) BeginMessages(ctx context.Context, db DBTX, msgIds []string) (int64, error) {
-	result, err := db.Exec(ctx, beginMessages, msgIds)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const buildMessages = `-- name: BuildMessages :many
 WITH drafts AS (
     SELECT unnest($1::text[]) AS msg_id,
@@ -200,73 +174,6 @@ func (q *Queries) CloseAnsweredMessages(ctx context.Context, db DBTX, olderThan 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const doubtfulMessages = `-- name: DoubtfulMessages :many
-WITH due AS (
-    SELECT m.msg_id
-    FROM outbound_messages AS m
-    WHERE m.state IN ('built', 'unknown') AND m.updated_at <= now() - $1::interval
-    ORDER BY m.updated_at
-    LIMIT $2::integer
-    FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE outbound_messages AS m
-SET updated_at = now()
-WHERE m.msg_id = ANY(ARRAY(SELECT due.msg_id FROM due))
-RETURNING m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
-          (SELECT array_agg(o.id ORDER BY o.id) FROM outbox AS o WHERE o.msg_id = m.msg_id)::bigint[] AS operations
-`
-
-type DoubtfulMessagesParams struct {
-	OlderThan time.Duration
-	AtMost    int32
-}
-
-type DoubtfulMessagesRow struct {
-	MsgID      string
-	Channel    string
-	MsgType    string
-	State      string
-	Attempts   int32
-	Reason     string
-	BuiltAt    time.Time
-	UpdatedAt  time.Time
-	Payload    []byte
-	Operations []int64
-}
-
-// What one replica takes another does not get.
-// Index: outbound_messages_open, outbox_message.
-func (q *Queries) DoubtfulMessages(ctx context.Context, db DBTX, arg DoubtfulMessagesParams) ([]DoubtfulMessagesRow, error) {
-	rows, err := db.Query(ctx, doubtfulMessages, arg.OlderThan, arg.AtMost)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DoubtfulMessagesRow
-	for rows.Next() {
-		var i DoubtfulMessagesRow
-		if err := rows.Scan(
-			&i.MsgID,
-			&i.Channel,
-			&i.MsgType,
-			&i.State,
-			&i.Attempts,
-			&i.Reason,
-			&i.BuiltAt,
-			&i.UpdatedAt,
-			&i.Payload,
-			&i.Operations,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const holdPayment = `-- name: HoldPayment :exec

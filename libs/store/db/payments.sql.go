@@ -158,7 +158,11 @@ WITH fresh AS (
         nullif($9::text, ''), nullif($10::text, ''),
         $11, $12, $13, $14, nullif($15::timestamptz, '0001-01-01 00:00:00Z'))
     ON CONFLICT DO NOTHING
-    RETURNING id, state, reason, detail
+    RETURNING id, state, reason, detail, settled_at
+), due AS (
+    INSERT INTO obligations_due (payment_id, settled_at)
+    SELECT fresh.id, fresh.settled_at FROM fresh WHERE fresh.state = 'settled'
+    ON CONFLICT DO NOTHING
 )
 INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
 SELECT fresh.id, '', fresh.state, $1, fresh.reason, fresh.detail FROM fresh
@@ -182,7 +186,8 @@ type InsertPaymentParams struct {
 	SettledAt    time.Time
 }
 
-// Index: payments_pkey, payments_client.
+// What settles has an obligation due.
+// Index: payments_pkey, payments_client, obligations_due_pkey.
 func (q *Queries) InsertPayment(ctx context.Context, db DBTX, arg InsertPaymentParams) (int64, error) {
 	result, err := db.Exec(ctx, insertPayment,
 		arg.Who,
@@ -334,6 +339,11 @@ WITH moves AS (
             THEN coalesce(nullif(moving.settled_at, '0001-01-01 00:00:00Z'), now()) END
     FROM moving
     WHERE payments.id = moving.id AND payments.id = ANY($1::text[]) AND moving.may
+    RETURNING payments.id, payments.state, payments.settled_at
+), due AS (
+    INSERT INTO obligations_due (payment_id, settled_at)
+    SELECT moved.id, moved.settled_at FROM moved WHERE moved.state = 'settled'
+    ON CONFLICT DO NOTHING
 ), freed AS (
     SELECT moving.original_id, sum(moving.amount)::bigint AS amount
     FROM moving
@@ -378,8 +388,8 @@ type MovePaymentsRow struct {
 
 // Compare-and-set of many. What is to change is locked in the order of its keys, the originals of rejected returns among
 // it, and is then looked at as it stands, not as it stood when the statement began. A payment that has returns is
-// settled and moves no more, so no row is changed twice.
-// Index: payments_pkey.
+// settled and moves no more, so no row is changed twice. What settles has an obligation due from the same instant.
+// Index: payments_pkey, obligations_due_pkey.
 func (q *Queries) MovePayments(ctx context.Context, db DBTX, arg MovePaymentsParams) ([]MovePaymentsRow, error) {
 	rows, err := db.Query(ctx, movePayments,
 		arg.Ids,
@@ -466,81 +476,6 @@ func (q *Queries) OpenCounts(ctx context.Context, db DBTX) ([]OpenCountsRow, err
 	for rows.Next() {
 		var i OpenCountsRow
 		if err := rows.Scan(&i.State, &i.Count, &i.OldestSeconds); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const openPayments = `-- name: OpenPayments :many
-SELECT id, kind, direction, state, amount, returned, channel, counterparty,
-       coalesce(original_id, '')::text AS original_id, coalesce(client_id, '')::text AS client_id, reason, detail, document,
-       accepted_at, created_at, updated_at, coalesce(settled_at, '0001-01-01 00:00:00Z')::timestamptz AS settled_at
-FROM payments
-WHERE NOT final AND state = $1::text AND updated_at <= now() - $2::interval
-ORDER BY created_at
-LIMIT $3::integer
-`
-
-type OpenPaymentsParams struct {
-	State     string
-	OlderThan time.Duration
-	AtMost    int32
-}
-
-type OpenPaymentsRow struct {
-	ID           string
-	Kind         string
-	Direction    string
-	State        string
-	Amount       int64
-	Returned     int64
-	Channel      string
-	Counterparty string
-	OriginalID   string
-	ClientID     string
-	Reason       string
-	Detail       string
-	Document     []byte
-	AcceptedAt   time.Time
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-	SettledAt    time.Time
-}
-
-// Index: payments_open.
-func (q *Queries) OpenPayments(ctx context.Context, db DBTX, arg OpenPaymentsParams) ([]OpenPaymentsRow, error) {
-	rows, err := db.Query(ctx, openPayments, arg.State, arg.OlderThan, arg.AtMost)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OpenPaymentsRow
-	for rows.Next() {
-		var i OpenPaymentsRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Kind,
-			&i.Direction,
-			&i.State,
-			&i.Amount,
-			&i.Returned,
-			&i.Channel,
-			&i.Counterparty,
-			&i.OriginalID,
-			&i.ClientID,
-			&i.Reason,
-			&i.Detail,
-			&i.Document,
-			&i.AcceptedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.SettledAt,
-		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

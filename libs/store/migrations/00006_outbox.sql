@@ -60,7 +60,7 @@ CREATE INDEX outbox_message ON outbox (msg_id) WHERE msg_id IS NOT NULL;
 COMMENT ON COLUMN outbox.payment_id IS 'EndToEndId or RtrId; of an echo or a question about the account: its own name';
 COMMENT ON COLUMN outbox.msg_id IS 'the message that carries it; null: none';
 COMMENT ON COLUMN outbox.alone IS 'goes in a message of its own, after a group with it was refused';
-COMMENT ON COLUMN outbox.closed IS 'its payment ended while no message carried it: it will not be sent';
+COMMENT ON COLUMN outbox.closed IS 'no message will carry it: its payment ended without one, or it was given up';
 COMMENT ON COLUMN outbox.doubts IS 'attempts of earlier messages that carried it, of which it is not known how they ended';
 COMMENT ON COLUMN outbox.published_at IS 'when it was last handed to the bus; null: never, or not since its group was refused';
 COMMENT ON COLUMN outbox.attempts IS 'how often it went to the bus again';

@@ -61,23 +61,6 @@ WITH drafts AS (
 )
 SELECT complete.msg_id::text AS msg_id FROM complete;
 
--- name: BeginMessages :execrows
--- All or none.
--- Index: outbound_messages_pkey.
-WITH held AS (
-    SELECT m.msg_id, m.state
-    FROM outbound_messages AS m
-    WHERE m.msg_id = ANY(@msg_ids::text[])
-    ORDER BY m.msg_id
-    FOR NO KEY UPDATE
-), open AS (
-    SELECT count(*) AS messages FROM held WHERE held.state IN ('built', 'unknown')
-)
-UPDATE outbound_messages
-SET attempts = outbound_messages.attempts + 1, updated_at = now()
-FROM open
-WHERE outbound_messages.msg_id = ANY(@msg_ids::text[]) AND open.messages = cardinality(@msg_ids::text[]);
-
 -- name: MarkSent :exec
 -- Messages, then payments, each locked in the order of its keys, and looked at as they stand then.
 -- Index: outbound_messages_pkey, outbound_receipts_pkey, outbox_message, payments_pkey.
@@ -178,23 +161,6 @@ WITH answered AS (
 UPDATE outbound_messages
 SET state = 'closed', updated_at = now()
 WHERE msg_id = ANY(ARRAY(SELECT answered.msg_id FROM answered));
-
--- name: DoubtfulMessages :many
--- What one replica takes another does not get.
--- Index: outbound_messages_open, outbox_message.
-WITH due AS (
-    SELECT m.msg_id
-    FROM outbound_messages AS m
-    WHERE m.state IN ('built', 'unknown') AND m.updated_at <= now() - @older_than::interval
-    ORDER BY m.updated_at
-    LIMIT @at_most::integer
-    FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE outbound_messages AS m
-SET updated_at = now()
-WHERE m.msg_id = ANY(ARRAY(SELECT due.msg_id FROM due))
-RETURNING m.msg_id, m.channel, m.msg_type, m.state, m.attempts, m.reason, m.built_at, m.updated_at, m.payload,
-          (SELECT array_agg(o.id ORDER BY o.id) FROM outbox AS o WHERE o.msg_id = m.msg_id)::bigint[] AS operations;
 
 -- name: SplitMessage :execrows
 -- Messages, operations, payments, each locked in the order of its keys. What has ended meanwhile is not sent again. The

@@ -1,5 +1,6 @@
 -- name: InsertPayment :execrows
--- Index: payments_pkey, payments_client.
+-- What settles has an obligation due.
+-- Index: payments_pkey, payments_client, obligations_due_pkey.
 WITH fresh AS (
     INSERT INTO payments (id, kind, direction, state, amount, channel, counterparty, original_id, client_id,
         reason, detail, document, accepted_at, settled_at)
@@ -7,7 +8,11 @@ WITH fresh AS (
         nullif(@original_id::text, ''), nullif(@client_id::text, ''),
         @reason, @detail, @document, @accepted_at, nullif(@settled_at::timestamptz, '0001-01-01 00:00:00Z'))
     ON CONFLICT DO NOTHING
-    RETURNING id, state, reason, detail
+    RETURNING id, state, reason, detail, settled_at
+), due AS (
+    INSERT INTO obligations_due (payment_id, settled_at)
+    SELECT fresh.id, fresh.settled_at FROM fresh WHERE fresh.state = 'settled'
+    ON CONFLICT DO NOTHING
 )
 INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
 SELECT fresh.id, '', fresh.state, @who, fresh.reason, fresh.detail FROM fresh;
@@ -31,8 +36,8 @@ UPDATE payments SET returned = returned + @amount::bigint WHERE id = @id::text;
 -- name: MovePayments :many
 -- Compare-and-set of many. What is to change is locked in the order of its keys, the originals of rejected returns among
 -- it, and is then looked at as it stands, not as it stood when the statement began. A payment that has returns is
--- settled and moves no more, so no row is changed twice.
--- Index: payments_pkey.
+-- settled and moves no more, so no row is changed twice. What settles has an obligation due from the same instant.
+-- Index: payments_pkey, obligations_due_pkey.
 WITH moves AS (
     SELECT unnest(@ids::text[]) AS id,
            unnest(@became::text[]) AS became,
@@ -66,6 +71,11 @@ WITH moves AS (
             THEN coalesce(nullif(moving.settled_at, '0001-01-01 00:00:00Z'), now()) END
     FROM moving
     WHERE payments.id = moving.id AND payments.id = ANY(@ids::text[]) AND moving.may
+    RETURNING payments.id, payments.state, payments.settled_at
+), due AS (
+    INSERT INTO obligations_due (payment_id, settled_at)
+    SELECT moved.id, moved.settled_at FROM moved WHERE moved.state = 'settled'
+    ON CONFLICT DO NOTHING
 ), freed AS (
     SELECT moving.original_id, sum(moving.amount)::bigint AS amount
     FROM moving
@@ -122,16 +132,6 @@ WHERE (created_at, id) > (@after_at::timestamptz, @after_id::text)
   AND (@state::text = '' OR state = @state)
   AND (@kind::text = '' OR kind = @kind)
 ORDER BY created_at, id
-LIMIT @at_most::integer;
-
--- name: OpenPayments :many
--- Index: payments_open.
-SELECT id, kind, direction, state, amount, returned, channel, counterparty,
-       coalesce(original_id, '')::text AS original_id, coalesce(client_id, '')::text AS client_id, reason, detail, document,
-       accepted_at, created_at, updated_at, coalesce(settled_at, '0001-01-01 00:00:00Z')::timestamptz AS settled_at
-FROM payments
-WHERE NOT final AND state = @state::text AND updated_at <= now() - @older_than::interval
-ORDER BY created_at
 LIMIT @at_most::integer;
 
 -- name: OpenCounts :many
