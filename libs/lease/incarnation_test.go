@@ -27,7 +27,7 @@ func infoField(t testing.TB, r *devstack.Redis, name string) string {
 
 // Goal: master_replid alone may stand for the incarnation. Method: every way in which a real
 // server comes to decide without having seen the last grants; afterwards whoever decides is
-// a master with an id that no master had before. Each case starts with a primary and its replica,
+// a master with an id that no master had before. Each case starts with a primary and its replica, in step,
 // and returns the server that decides at last.
 func TestEveryNewMasterHasANewReplicationID(t *testing.T) {
 	t.Parallel()
@@ -102,6 +102,9 @@ func TestEveryNewMasterHasANewReplicationID(t *testing.T) {
 		},
 	} {
 		for _, appendOnly := range []bool{true, false} {
+			if appendOnly && !strings.Contains(name, "started") {
+				continue // what is on the disk matters only where a server starts from it
+			}
 			t.Run(fmt.Sprintf("%s/appendonly=%v", name, appendOnly), func(t *testing.T) {
 				t.Parallel()
 				first := devtest.OwnRedis(t, devstack.RedisOptions{AppendOnly: appendOnly, AppendFsync: "always", Save: "3600 1"})
@@ -117,6 +120,10 @@ func TestEveryNewMasterHasANewReplicationID(t *testing.T) {
 				}
 				_, err = first.Do(t.Context(), "SET", "k", "v")
 				require.NoError(t, err)
+				eventually(t, func() bool {
+					v, err := second.Do(t.Context(), "GET", "k")
+					return err == nil && v == "v"
+				}, "replicated")
 				saw()
 				last := lose(t, world{first, second, saw})
 				require.Equal(t, "master", infoField(t, last, "role"))

@@ -71,12 +71,20 @@ func TestLostStateQuarantinesOthersAndSparesHolders(t *testing.T) {
 			other, _ := w.replica(polls(2), via(p))
 			l := w.acquire(holder, Poll)
 			lose(t, w, r, p)
-			eventually(t, func() bool { _, err := other.TryAcquire(t.Context(), Poll); return quarantined(err) }, "quarantine")
-			since := time.Now()
+			var over time.Time
+			eventually(t, func() bool {
+				asked := time.Now()
+				_, err := other.TryAcquire(t.Context(), Poll)
+				var q *QuarantineError
+				if errors.As(err, &q) {
+					over = asked.Add(q.Remaining)
+				}
+				return quarantined(err)
+			}, "quarantine")
 			before := l.StartDeadline().Boot
 			eventually(t, func() bool { return l.StartDeadline().Boot > before || l.Err() != nil }, "renewed under grace")
 			require.NoError(t, l.Err())
-			w.refusedFor(other, Poll, short().LongestTTL-time.Since(since)-100*time.Millisecond)
+			w.refusedFor(other, Poll, time.Until(over))
 			second := w.acquire(other, Poll)
 			require.NotEqual(t, l.Slot(), second.Slot())
 			require.NoError(t, l.Err())

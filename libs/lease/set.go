@@ -256,7 +256,7 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 			return l, nil
 		}
 		if ctx.Err() != nil {
-			s.unmark(class)
+			s.unmark(ctx, class)
 			return nil, ctx.Err()
 		}
 		if errors.Is(err, ErrClosed) {
@@ -272,7 +272,7 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			s.unmark(class)
+			s.unmark(ctx, class)
 			return nil, ctx.Err()
 		case <-m.hint:
 			t.Stop()
@@ -285,9 +285,9 @@ func (s *Set) Acquire(ctx context.Context, class Class) (*Lease, error) {
 
 // unmark withdraws the mark of a waiter that gave up: while it stands, the others leave this
 // replica its share. A mark that it misses ends by itself.
-func (s *Set) unmark(class Class) {
+func (s *Set) unmark(ctx context.Context, class Class) {
 	s.k.aside(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.k.cfg.Timing.RenewTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.k.cfg.Timing.RenewTimeout)
 		defer cancel()
 		_ = s.k.redis.rdb.ZRem(ctx, s.keys[1], string(class)+" "+s.k.cfg.Replica).Err()
 	})
