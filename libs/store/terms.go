@@ -7,6 +7,13 @@ import (
 	"github.com/cabine-pix/cabine/libs/store/db"
 )
 
+// Reign is what a leader writes under: a leadership and its term.
+type Reign struct {
+	// Name of the leadership, as Mint was given it.
+	Name string
+	Term int64
+}
+
 // Terms mints the terms of leaders and guards writes by them.
 type Terms struct {
 	db *DB
@@ -40,4 +47,23 @@ func (t *Terms) GuardTx(ctx context.Context, tx *Tx, name string, term int64) er
 		return fmt.Errorf("guard term %q: have %d, newest is %d: %w", name, term, newest, ErrStaleTerm)
 	}
 	return nil
+}
+
+// InTx runs fn in one transaction that belongs to a reign: ErrStaleTerm, and nothing written, unless its term is the newest.
+func (t *Terms) InTx(ctx context.Context, by Reign, fn func(ctx context.Context, tx *Tx) error) error {
+	return t.db.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := t.GuardTx(ctx, tx, by.Name, by.Term); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// isNewest fails with ErrStaleTerm if the reign is over. It holds nothing: GuardTx decides.
+func (t *Terms) isNewest(ctx context.Context, tx *Tx, by Reign) error {
+	newest, err := t.q.NewestTerm(ctx, tx.tx, by.Name)
+	if err == nil && newest != by.Term {
+		err = fmt.Errorf("%q: have %d, newest is %d: %w", by.Name, by.Term, newest, ErrStaleTerm)
+	}
+	return translate("term", err)
 }
