@@ -207,7 +207,7 @@ func TestALostStoreIsSeenByBindAndCuredByProvision(t *testing.T) {
 
 	changes, err := b.bus.Provision(t.Context(), topology(), false)
 	require.NoError(t, err)
-	require.Len(t, changes, 8)
+	require.Len(t, changes, 9)
 	for _, c := range changes {
 		require.True(t, c.Created, c.Object)
 	}

@@ -35,7 +35,7 @@ func outbound(n int) []bus.Outbound {
 // subscribe runs a subscription until stop is called, which returns what Run returned.
 func subscribe(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig) (deliveries <-chan *bus.Held, stop func() error) {
 	t.Helper()
-	cfg.Stream, cfg.Durable = bus.StreamOutbound, cmp.Or(cfg.Durable, bus.ConsumerSender)
+	cfg.Stream, cfg.Durable = bus.StreamOutbound, cmp.Or(cfg.Durable, bus.SenderConsumer(pix.CSM))
 	cfg.PullWait = 200 * time.Millisecond
 	s := b.Subscribe(cfg)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -84,7 +84,7 @@ func TestOutboundIsReadAsItWasPublished(t *testing.T) {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.bus.ConsumeOutbound(ctx, bus.ConsumeConfig{Durable: bus.ConsumerSender},
+		ended <- b.bus.ConsumeOutbound(ctx, bus.ConsumeConfig{Durable: bus.SenderConsumer(pix.CSM)},
 			func(_ context.Context, o bus.Outbound) error { got <- o; return nil })
 	}()
 	for range 2 {
@@ -198,7 +198,7 @@ func TestASubscriptionOutlivesTheServerButNotItsConsumer(t *testing.T) {
 	t.Parallel()
 	b := sending(t, 1)
 	s := b.bus.Subscribe(bus.SubscriptionConfig{
-		Stream: bus.StreamOutbound, Durable: bus.ConsumerSender, PullWait: 200 * time.Millisecond, RetryDelay: tick,
+		Stream: bus.StreamOutbound, Durable: bus.SenderConsumer(pix.CSM), PullWait: 200 * time.Millisecond, RetryDelay: tick,
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
@@ -225,6 +225,20 @@ func TestASubscriptionOutlivesTheServerButNotItsConsumer(t *testing.T) {
 func TestASubscriptionNeedsItsConsumer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	s := b.bus.Subscribe(bus.SubscriptionConfig{Stream: bus.StreamOutbound, Durable: bus.ConsumerSender})
+	s := b.bus.Subscribe(bus.SubscriptionConfig{Stream: bus.StreamOutbound, Durable: bus.SenderConsumer(pix.CSM)})
 	require.ErrorIs(t, s.Run(t.Context()), bus.ErrNotProvisioned)
+}
+
+// Each channel has its own consumer: what nobody takes on one holds nothing up on the other.
+func TestChannelsAreConsumedApart(t *testing.T) {
+	t.Parallel()
+	b := sending(t, 20) // on the secondary channel, and nobody takes them
+	require.NoError(t, b.bus.PublishOutbound(t.Context(), []bus.Outbound{{ISPB: ispb, Channel: pix.CPM, ID: 99, MsgType: "pacs.008"}}).Err())
+	deliveries, stop := subscribe(t, b.bus, bus.SubscriptionConfig{Durable: bus.SenderConsumer(pix.CPM), MaxHeld: 1})
+	h := <-deliveries
+	o, err := h.Outbound()
+	require.NoError(t, err)
+	require.EqualValues(t, 99, o.ID)
+	h.Ack()
+	require.NoError(t, stop())
 }

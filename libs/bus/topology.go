@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cabine-pix/cabine/libs/pix"
 )
 
 // The names of the declared streams and consumers.
@@ -13,9 +15,12 @@ const (
 	StreamSettlement = "PIX_SETTLEMENT"
 
 	ConsumerPayments   = "payments"
-	ConsumerSender     = "outbound-sender"
 	ConsumerSettlement = "settlement"
 )
+
+// SenderConsumer is the consumer of PIX_OUTBOUND for one channel. Each channel has its own, because one that waits for the
+// bank must not hold up the other.
+func SenderConsumer(channel pix.Channel) string { return "outbound-sender-" + token(string(channel)) }
 
 // Stream declares a stream, stored on file and kept by limits: a message stays until it
 // is MaxAge old or the stream is full, whoever consumed it. The oldest go first, since
@@ -67,6 +72,11 @@ func Declared(replicas int) Topology {
 	consumer := func(stream, name string) Consumer {
 		return Consumer{Stream: stream, Name: name, AckWait: 30 * time.Second, MaxAckPending: 4096}
 	}
+	sender := func(channel pix.Channel) Consumer {
+		c := consumer(StreamOutbound, SenderConsumer(channel))
+		c.Subjects = []string{"pix.out.*." + token(string(channel))}
+		return c
+	}
 	return Topology{
 		Streams: []Stream{
 			stream(StreamInbound, "pix.in.>", "messages received from the SPI, by ISPB and type"),
@@ -75,7 +85,8 @@ func Declared(replicas int) Topology {
 		},
 		Consumers: []Consumer{
 			consumer(StreamInbound, ConsumerPayments),
-			consumer(StreamOutbound, ConsumerSender),
+			sender(pix.CPM),
+			sender(pix.CSM),
 			consumer(StreamSettlement, ConsumerSettlement),
 		},
 	}

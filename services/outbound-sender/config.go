@@ -76,8 +76,8 @@ func (c SignatureConfig) Validate() error {
 type SendConfig struct {
 	// Group is how many operations go in one message.
 	Group GroupConfig `koanf:"group"`
-	// InHand is how many deliveries of the bus one replica holds. Default 400.
-	InHand int `koanf:"in_hand" help:"operações em mãos por réplica"`
+	// InHand is how many deliveries of the bus one replica holds per channel. Default 400.
+	InHand int `koanf:"in_hand" help:"operações em mãos por réplica e canal"`
 	// Ahead is how many messages are prepared per permit. Default 10.
 	Ahead int `koanf:"ahead" help:"mensagens preparadas por slot enquanto outras estão em voo"`
 	// IdleAfter is how long a permit is kept without work. Default 1 s.

@@ -117,6 +117,24 @@ func TestThrottledTheWholeChannelWaitsAsTheBankSays(t *testing.T) {
 	require.Zero(t, a.stop())
 }
 
+// Scheduled payments fill the secondary channel, whose bucket is small, and wait there: the primary one goes on.
+func TestAChannelThatWaitsDoesNotHoldUpTheOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	require.NoError(t, w.bank.SetFaults(pix.CSM, icomtest.Fault{Kinds: sends(), Status: 429, RetryAfter: 3600}))
+	a := w.start("a", map[string]string{"CABINE_ICOM_CSM_ENABLED": "true", "CABINE_SEND_IN_HAND": "10"})
+	scheduled := w.orderOn(pix.CSM, 100)
+	w.publish(scheduled, 0)
+	a.logged(1, "throttled by the bank", "channel", "csm")
+	for range 3 {
+		w.became(w.send(20), pix.Sent)
+	}
+	require.Equal(t, 100, w.states(scheduled)[pix.Created])
+	d := w.arrivals()[0].document.(*iso20022.Pacs008)
+	require.Equal(t, iso20022.PAGPRI, d.ServiceLevel)
+	require.Zero(t, a.stop())
+}
+
 // A certificate that the bank does not know would reject every payment: the channel halts and rejects none. Another
 // replica takes them.
 func TestForbiddenHaltsTheChannelAndRejectsNothing(t *testing.T) {

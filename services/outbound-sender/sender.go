@@ -88,9 +88,9 @@ func newSender(
 
 // intake is the bus as the sender sees it.
 func intake(b *bus.Bus, inHand int, log *slog.Logger) outbound.Intake {
-	return func(ctx context.Context, take func(outbound.Delivery)) error {
+	return func(ctx context.Context, channel pix.Channel, take func(outbound.Delivery)) error {
 		sub := b.Subscribe(bus.SubscriptionConfig{
-			Stream: bus.StreamOutbound, Durable: bus.ConsumerSender, MaxHeld: inHand,
+			Stream: bus.StreamOutbound, Durable: bus.SenderConsumer(channel), MaxHeld: inHand,
 		})
 		var taking sync.WaitGroup
 		taking.Go(func() {

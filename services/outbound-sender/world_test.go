@@ -170,6 +170,11 @@ func (w *world) eventually(what string, ok func() bool) {
 // order books n payments with their operations, as the payments service does, without publishing them.
 func (w *world) order(n int) []store.Operation {
 	w.t.Helper()
+	return w.orderOn(pix.CPM, n)
+}
+
+func (w *world) orderOn(channel pix.Channel, n int) []store.Operation {
+	w.t.Helper()
 	var all []store.Operation
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	require.NoError(w.t, w.db.InTx(w.t.Context(), func(ctx context.Context, tx *store.Tx) error {
@@ -180,11 +185,11 @@ func (w *world) order(n int) []store.Operation {
 			body, err := json.Marshal(transfer(id, now))
 			require.NoError(w.t, err)
 			_, err = w.payments.Insert(ctx, tx, store.Payment{
-				ID: string(id), Kind: pix.Payment, Direction: pix.Out, State: pix.Created, Amount: 1234, Channel: pix.CPM,
+				ID: string(id), Kind: pix.Payment, Direction: pix.Out, State: pix.Created, Amount: 1234, Channel: channel,
 				Counterparty: other, Document: body, AcceptedAt: now,
 			}, "api")
 			require.NoError(w.t, err)
-			ops = append(ops, store.Operation{PaymentID: string(id), MsgType: "pacs.008", Channel: pix.CPM, Body: body})
+			ops = append(ops, store.Operation{PaymentID: string(id), MsgType: "pacs.008", Channel: channel, Body: body})
 		}
 		var err error
 		all, err = w.outbox.Add(ctx, tx, ops)

@@ -128,7 +128,7 @@ func (w *world) startCore() {
 // listen stands in for the sender.
 func (w *world) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = w.bus.Consume(ctx, bus.ConsumeConfig{Stream: bus.StreamOutbound, Durable: bus.ConsumerSender, Concurrency: 1, Prefetch: 100},
+		_ = w.bus.Consume(ctx, bus.ConsumeConfig{Stream: bus.StreamOutbound, Durable: bus.SenderConsumer(pix.CPM), Concurrency: 1, Prefetch: 100},
 			func(_ context.Context, d bus.Delivery) error {
 				var n notice
 				if err := json.Unmarshal(d.Payload, &n); err != nil {

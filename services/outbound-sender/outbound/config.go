@@ -64,7 +64,7 @@ type Config struct {
 	Workers map[pix.Channel]int
 	// Groups has its own defaults.
 	Groups Groups
-	// InHand is how many deliveries may wait to become messages. Default 400.
+	// InHand is how many deliveries of a channel may wait to become messages. Default 400.
 	InHand int
 	// Ahead is how many messages are prepared per worker while POSTs are in flight. Default 10, a POST's worth.
 	Ahead int

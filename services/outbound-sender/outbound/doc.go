@@ -80,9 +80,10 @@
 //
 // # Goroutines
 //
-// Sender.Run owns all of them: the intake from the bus, a watch for the gauges, and per
-// channel a guard that asks whether the transport is ready, a maker of messages, a
-// sweeper for resends, and the workers, each with at most one slot; each POST's outcome is
-// recorded beside the next POST. StopTaking ends the intake; what is stored is still sent.
-// Abort cuts what is in flight; the rest ends with Run's context.
+// Sender.Run owns all of them: a watch for the gauges, and per channel the intake from the
+// bus, a guard that asks whether the transport is ready, a maker of messages, a sweeper
+// for resends, and the workers, each with at most one slot; each POST's outcome is recorded
+// beside the next POST. StopTaking ends the intake; what is stored is still sent. Abort
+// cuts what is in flight; the rest ends with Run's context. The channels share nothing, so
+// that one which waits for the bank holds the other up in nothing.
 package outbound

@@ -101,7 +101,7 @@ func (b *bench) after(d time.Duration) {
 
 func (b *bench) at() time.Duration { return time.Since(b.began).Round(time.Millisecond) }
 
-func (b *bench) intake(ctx context.Context, take func(Delivery)) error {
+func (b *bench) intake(ctx context.Context, _ pix.Channel, take func(Delivery)) error {
 	b.take = take
 	<-ctx.Done()
 	return nil

@@ -62,8 +62,8 @@ type Delivery struct {
 	Retry func(after time.Duration)
 }
 
-// Intake hands deliveries over until ctx ends, and returns when all that it handed over are answered.
-type Intake func(ctx context.Context, take func(Delivery)) error
+// Intake hands a channel's deliveries over until ctx ends, and returns when all that it handed over are answered.
+type Intake func(ctx context.Context, channel pix.Channel, take func(Delivery)) error
 
 // Deps are what a Sender works with. All are required.
 type Deps struct {
@@ -140,8 +140,8 @@ func (s *Sender) Run(ctx context.Context) error {
 		case <-s.quiet:
 		}
 	})
-	workers.Go(func() { s.consume(taking) })
 	for _, c := range s.channels {
+		workers.Go(func() { s.consume(taking, c) })
 		workers.Go(func() { c.run(working, ctx) })
 	}
 	workers.Wait()
@@ -184,22 +184,20 @@ func (s *Sender) Ready(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// consume takes deliveries until taking ends and those in hand are answered.
-func (s *Sender) consume(taking context.Context) {
-	for _, c := range s.channels {
-		select {
-		case <-c.guard.checked:
-		case <-taking.Done():
-			return
-		}
+// consume takes a channel's deliveries until taking ends and those in hand are answered.
+func (s *Sender) consume(taking context.Context, c *channel) {
+	select {
+	case <-c.guard.checked:
+	case <-taking.Done():
+		return
 	}
 	retry := backoff{first: s.cfg.BackoffFirst, most: 10 * s.cfg.BackoffMost}
 	for {
-		err := s.deps.Intake(taking, s.take)
+		err := s.deps.Intake(taking, c.name, s.take)
 		if err == nil || taking.Err() != nil {
 			return
 		}
-		s.deps.Log.Error("nothing can be taken from the bus", slog.Any("error", err))
+		c.log.Error("nothing can be taken from the bus", slog.Any("error", err))
 		if clock.Sleep(taking, s.deps.Clock, retry.next()) != nil {
 			return
 		}

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, change func(*announce.Config)) *world {
 	w.provision()
 	w.background(func(ctx context.Context) {
 		for ctx.Err() == nil {
-			_ = w.bus.Consume(ctx, bus.ConsumeConfig{Stream: bus.StreamOutbound, Durable: bus.ConsumerSender, Prefetch: 100}, w.hear)
+			_ = w.bus.Consume(ctx, bus.ConsumeConfig{Stream: bus.StreamOutbound, Durable: bus.SenderConsumer(pix.CPM), Prefetch: 100}, w.hear)
 		}
 	})
 	cfg := announce.Config{
