@@ -23,19 +23,19 @@ const (
 	exitWrongUse = 2
 )
 
-const usage = `bacen-sim plays BACEN's ICOM on both channels, over mutual TLS, and judges its clients.
+const usage = `bacen-sim faz o papel da ICOM do BACEN nos dois canais, por mTLS, e julga seus clientes.
 
-When it listens it prints one line of JSON with the addresses it is bound to, and the
-certificate files of every --ispb. It ends cleanly on SIGINT and SIGTERM.
+Ao escutar, imprime uma linha de JSON com os endereços em que está e os arquivos de certificado
+de cada --ispb. Termina com código 0 em SIGINT e SIGTERM.
 
-The control port answers GET /report, /violations, /ids, /requests and takes POST /enqueue,
-/faults, /cut; it authenticates nobody. A client's certificate names its ISPB (CN); Host
-must carry no port.
+A porta de controle responde GET /report, /violations, /ids, /requests e aceita POST /enqueue,
+/faults, /cut; não autentica ninguém. O certificado do cliente traz o ISPB dele (CN); Host
+não pode trazer porta.
 
-With --participant or --participants the SPI is behind the bank: it reads what is sent,
-settles between the participants' PI accounts and answers. Signature keys are made under
---pki-dir for participants that name no certificate. The control port then answers GET /books
-and /spi/faults too, and takes POST /participants, /pay and /spi/faults.
+Com --participant ou --participants, o SPI fica atrás do banco: lê o que é enviado, liquida
+entre as contas PI dos participantes e responde. Para quem não indica certificado, as chaves de
+assinatura são criadas em --pki-dir. A porta de controle então também responde GET /books e
+/spi/faults e aceita POST /participants, /pay e /spi/faults.
 
 `
 
@@ -99,13 +99,13 @@ func parse(args []string) (opt options, help string, err error) {
 	b := &opt.bank
 	switch {
 	case fs.NArg() > 0:
-		return opt, "", fmt.Errorf("unexpected argument %q", fs.Arg(0))
+		return opt, "", fmt.Errorf("argumento inesperado %q", fs.Arg(0))
 	case opt.pkiDir == "":
-		return opt, "", errors.New("--pki-dir is required")
+		return opt, "", errors.New("falta --pki-dir")
 	case opt.rate < 0 || opt.rate > 0 && len(opt.ispbs) == 0:
-		return opt, "", fmt.Errorf("--rate %g must not be negative and needs an --ispb", opt.rate)
+		return opt, "", fmt.Errorf("--rate %g: não pode ser negativo e precisa de um --ispb", opt.rate)
 	case b.Validates && len(opt.members) > 0:
-		return opt, "", errors.New("--validate is the bank's, and the SPI behind it complains by itself")
+		return opt, "", errors.New("--validate é do banco, e o SPI atrás dele já reclama por si")
 	}
 	if b.Seed == 0 {
 		b.Seed = uint64(time.Now().UnixNano())
@@ -114,32 +114,32 @@ func parse(args []string) (opt options, help string, err error) {
 }
 
 func (opt *options) define(fs *flag.FlagSet) {
-	fs.StringVar(&opt.cpm, "listen-cpm", "127.0.0.1:0", "address of the primary channel; port 0 takes a free one")
-	fs.StringVar(&opt.csm, "listen-csm", "127.0.0.1:0", "address of the secondary channel")
-	fs.StringVar(&opt.control, "control", "127.0.0.1:0", "address of the control port, plain HTTP")
-	fs.StringVar(&opt.pkiDir, "pki-dir", "", "directory of the certificates, made if absent (required)")
-	fs.Func("ispb", "participant to make a client certificate for; repeatable", func(s string) error {
+	fs.StringVar(&opt.cpm, "listen-cpm", "127.0.0.1:0", "endereço do canal primário; porta 0 escolhe uma livre")
+	fs.StringVar(&opt.csm, "listen-csm", "127.0.0.1:0", "endereço do canal secundário")
+	fs.StringVar(&opt.control, "control", "127.0.0.1:0", "endereço da porta de controle, HTTP sem TLS")
+	fs.StringVar(&opt.pkiDir, "pki-dir", "", "diretório dos certificados, criado se não existe (obrigatório)")
+	fs.Func("ispb", "participante para o qual criar um certificado de cliente; pode repetir", func(s string) error {
 		ispb, err := pix.ParseISPB(s)
 		opt.ispbs = append(opt.ispbs, ispb)
 		return err
 	})
-	fs.Float64Var(&opt.rate, "rate", 0, "messages per second enqueued for each --ispb on each channel")
+	fs.Float64Var(&opt.rate, "rate", 0, "mensagens por segundo postas na fila de cada --ispb em cada canal")
 	b := &opt.bank
-	fs.DurationVar(&b.Hold, "hold", 5*time.Second, "how long a read waits for a message")
-	fs.IntVar(&b.Cap, "cap", 6, "most requests at once per channel and ISPB before a violation")
-	fs.IntVar(&b.Limit, "limit", 6, "most at once per channel and ISPB before 429")
+	fs.DurationVar(&b.Hold, "hold", 5*time.Second, "por quanto tempo uma leitura espera por mensagem")
+	fs.IntVar(&b.Cap, "cap", 6, "teto de requisições simultâneas por canal e ISPB; acima, é violação")
+	fs.IntVar(&b.Limit, "limit", 6, "máximo simultâneo por canal e ISPB; acima, 429")
 	fs.StringVar((*string)(&b.CountBy), "count-by", string(icomtest.ByRequests),
-		"what --limit counts: requests or streams")
+		"o que --limit conta: requests ou streams")
 	fs.DurationVar(&b.RedeliverAfter, "redeliver-after", 30*time.Second,
-		"idle time after which an unconfirmed delivery comes again")
-	fs.DurationVar(&b.StreamExpiry, "stream-expiry", 2*time.Minute, "idle time after which a stream is gone")
-	fs.Uint64Var(&b.Seed, "seed", 0, "seed of every random choice; 0 takes one from the clock")
-	fs.StringVar(&b.Examples, "examples", "", "directory of official example messages to serve instead of look-alikes")
-	fs.BoolVar(&b.Unmetered, "unmetered", false, "switch the traffic buckets off")
-	fs.BoolVar(&b.Validates, "validate", false, "complain with admi.002 about malformed messages")
-	fs.BoolVar(&b.NoGzip, "no-gzip", false, "answer plain even when the client accepts gzip")
+		"tempo parado até uma entrega não confirmada voltar")
+	fs.DurationVar(&b.StreamExpiry, "stream-expiry", 2*time.Minute, "tempo parado até um stream deixar de existir")
+	fs.Uint64Var(&b.Seed, "seed", 0, "semente de toda escolha sorteada; 0 tira uma do relógio")
+	fs.StringVar(&b.Examples, "examples", "", "diretório das mensagens de exemplo oficiais, em vez de imitações")
+	fs.BoolVar(&b.Unmetered, "unmetered", false, "desliga os baldes de tráfego")
+	fs.BoolVar(&b.Validates, "validate", false, "reclama com admi.002 de mensagens malformadas")
+	fs.BoolVar(&b.NoGzip, "no-gzip", false, "responde sem gzip mesmo a quem o aceita")
 	opt.defineSPI(fs)
-	fs.BoolVar(&b.ForgetIDs, "forget-ids", false, "keep no list of message identifiers, for long runs")
+	fs.BoolVar(&b.ForgetIDs, "forget-ids", false, "não guarda a lista de identificadores, para execuções longas")
 }
 
 // serve runs the bank until ctx ends.

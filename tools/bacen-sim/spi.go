@@ -41,35 +41,35 @@ type participantFile struct {
 // defineSPI adds the flags of the SPI behind the bank.
 func (opt *options) defineSPI(fs *flag.FlagSet) {
 	c := &opt.spi
-	fs.Func("participant", "ISPB=balance, as 12345678=1000000.00, optionally with ,virtual or ,closed: "+
-		"opens a PI account and switches the SPI on; repeatable", func(s string) error {
+	fs.Func("participant", "ISPB=saldo, como 12345678=1000000.00, com ,virtual ou ,closed se for o caso: "+
+		"abre uma conta PI e liga o SPI; pode repetir", func(s string) error {
 		p, err := parseParticipant(s)
 		opt.members = append(opt.members, p)
 		return err
 	})
-	fs.Func("participants", "JSON file with a list of participants: ispb, balance, virtual, closed, certificate", opt.readParticipants)
-	fs.Func("spi-faults", "JSON file with a list of the SPI's fault rules: at, do, rate, delay", func(path string) error {
+	fs.Func("participants", "arquivo JSON com uma lista de participantes: ispb, balance, virtual, closed, certificate", opt.readParticipants)
+	fs.Func("spi-faults", "arquivo JSON com uma lista de falhas do SPI: at, do, rate, delay", func(path string) error {
 		return readJSON(path, &c.Faults)
 	})
-	fs.DurationVar(&c.SettleWithin, "settle-within", 40*time.Second, "time from AccptncDtTm to AB03")
-	fs.DurationVar(&c.ScheduledWithin, "scheduled-within", 45*time.Minute, "the same for scheduled payments (PAGAGD)")
-	fs.DurationVar(&c.OrderWithin, "order-within", 0, "time from AccptncDtTm after which an order is refused, AB11; 0: 34/40 of --settle-within")
-	fs.DurationVar(&c.Linger, "spi-linger", 0, "how long the SPI waits for more before it writes a message")
-	fs.IntVar(&c.Workers, "spi-workers", 2, "goroutines of the SPI that read, and as many that write")
-	fs.BoolVar(&c.WrapSignatures, "wrap-signatures", false, "break signatures into lines as the real SPI does")
-	fs.BoolVar(&c.RefuseRepeats, "refuse-repeats", false, "answer DUPL to the very same order again")
-	fs.BoolVar(&c.RefByMsgID, "ref-by-msg-id", false, "name refused messages by MsgId instead of PI-ResourceId")
+	fs.DurationVar(&c.SettleWithin, "settle-within", 40*time.Second, "tempo de AccptncDtTm até AB03")
+	fs.DurationVar(&c.ScheduledWithin, "scheduled-within", 45*time.Minute, "o mesmo para pagamentos agendados (PAGAGD)")
+	fs.DurationVar(&c.OrderWithin, "order-within", 0, "tempo de AccptncDtTm a partir do qual a ordem é recusada, AB11; 0: 34/40 de --settle-within")
+	fs.DurationVar(&c.Linger, "spi-linger", 0, "por quanto tempo o SPI espera por mais antes de escrever uma mensagem")
+	fs.IntVar(&c.Workers, "spi-workers", 2, "goroutines do SPI que leem, e outras tantas que escrevem")
+	fs.BoolVar(&c.WrapSignatures, "wrap-signatures", false, "quebra as assinaturas em linhas, como o SPI faz")
+	fs.BoolVar(&c.RefuseRepeats, "refuse-repeats", false, "responde DUPL à mesma ordem repetida")
+	fs.BoolVar(&c.RefByMsgID, "ref-by-msg-id", false, "indica mensagens recusadas pelo MsgId, não pelo PI-ResourceId")
 }
 
 func parseParticipant(s string) (participantFile, error) {
 	ispb, rest, ok := strings.Cut(s, "=")
 	if !ok {
-		return participantFile{}, errors.New("want ISPB=balance")
+		return participantFile{}, errors.New("quero ISPB=saldo")
 	}
 	balance, flags, _ := strings.Cut(rest, ",")
 	p := participantFile{ISPB: pix.ISPB(ispb), Balance: balance, Virtual: flags == "virtual", Closed: flags == "closed"}
 	if flags != "" && !p.Virtual && !p.Closed {
-		return p, fmt.Errorf("%q: want virtual or closed", flags)
+		return p, fmt.Errorf("%q: quero virtual ou closed", flags)
 	}
 	return p, p.validate()
 }

@@ -65,14 +65,14 @@ func run(args []string, out, errOut io.Writer) int {
 	var c config
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(errOut)
-	fs.StringVar(&c.report, "report", "", "write the figures as JSON to this file")
-	fs.StringVar(&c.only, "only", "", "measure one part: permit, renew, inbound, outbound or capacity (default: the first three)")
-	fs.IntVar(&c.rounds, "rounds", 90, "rounds of the permit part; in each round every library has its turn")
-	fs.IntVar(&c.ops, "ops", 100, "operations per library and round")
-	fs.DurationVar(&c.window, "window", 8*time.Second, "how long each renewal, inbound and outbound measurement lasts")
-	fs.DurationVar(&c.minute, "minute", capacityMinute, "how much of BACEN's minute of orders the capacity part gives")
+	fs.StringVar(&c.report, "report", "", "grava os números em JSON neste arquivo")
+	fs.StringVar(&c.only, "only", "", "mede uma parte: permit, renew, inbound, outbound ou capacity (sem ela, as três primeiras)")
+	fs.IntVar(&c.rounds, "rounds", 90, "rodadas da parte permit; em cada uma, toda biblioteca tem a sua vez")
+	fs.IntVar(&c.ops, "ops", 100, "operações por biblioteca e rodada")
+	fs.DurationVar(&c.window, "window", 8*time.Second, "quanto dura cada medição de renew, inbound e outbound")
+	fs.DurationVar(&c.minute, "minute", capacityMinute, "quanto do minuto de ordens do BACEN a parte capacity dá")
 	fs.Usage = func() {
-		_, _ = fmt.Fprintln(errOut, "bench: permits, renewals, durable inbound messages, outbound payments and BACEN's capacity test, measured against peers or limits in one run.\n\nFlags:")
+		_, _ = fmt.Fprintln(errOut, "bench: permissões, renovações, recebimento durável, pagamentos enviados e o teste de capacidade do BACEN,\nmedidos contra outros ou contra o seu limite numa só execução. Os resultados saem em inglês.")
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -82,7 +82,7 @@ func run(args []string, out, errOut io.Writer) int {
 		return 2
 	}
 	if fs.NArg() > 0 || c.rounds < 1 || c.ops < 1 || c.window < time.Second || c.minute < time.Second {
-		_, _ = fmt.Fprintln(errOut, "bench: unexpected argument, or rounds, ops, window or minute too small; see --help")
+		_, _ = fmt.Fprintln(errOut, "bench: argumento inesperado, ou rounds, ops, window ou minute pequenos demais; veja --help")
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
