@@ -65,15 +65,3 @@ func (d Delivery) Outbound() (Outbound, error) {
 	}
 	return Outbound{ISPB: pix.ISPB(parts[2]), Channel: channel, ID: body.ID, MsgType: body.MsgType}, nil
 }
-
-// ConsumeOutbound runs Consume on PIX_OUTBOUND. Who takes several at a time uses a Subscription instead.
-func (b *Bus) ConsumeOutbound(ctx context.Context, cfg ConsumeConfig, handle func(context.Context, Outbound) error) error {
-	cfg.Stream = StreamOutbound
-	return b.Consume(ctx, cfg, func(ctx context.Context, d Delivery) error {
-		o, err := d.Outbound()
-		if err != nil {
-			return err
-		}
-		return handle(ctx, o)
-	})
-}

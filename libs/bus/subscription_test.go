@@ -84,8 +84,12 @@ func TestOutboundIsReadAsItWasPublished(t *testing.T) {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.bus.ConsumeOutbound(ctx, bus.ConsumeConfig{Durable: bus.SenderConsumer(pix.CSM)},
-			func(_ context.Context, o bus.Outbound) error { got <- o; return nil })
+		ended <- b.bus.Consume(ctx, bus.ConsumeConfig{Stream: bus.StreamOutbound, Durable: bus.SenderConsumer(pix.CSM)},
+			func(_ context.Context, d bus.Delivery) error {
+				o, err := d.Outbound()
+				got <- o
+				return err
+			})
 	}()
 	for range 2 {
 		require.Equal(t, outbound(1)[0], <-got)

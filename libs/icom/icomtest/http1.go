@@ -41,15 +41,6 @@ func (r *request) get(name string) string {
 	return ""
 }
 
-func (r *request) has(name string) bool {
-	for _, f := range r.header {
-		if strings.EqualFold(f.name, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // refusal is an answer that the bank gives before it looks at what was asked.
 type refusal struct {
 	status  int
@@ -191,15 +182,6 @@ func (a *answer) set(name, value string) {
 		}
 	}
 	a.header = append(a.header, field{name, value})
-}
-
-func (a *answer) remove(name string) {
-	for i := range a.header {
-		if a.header[i].name == name {
-			a.header = append(a.header[:i], a.header[i+1:]...)
-			return
-		}
-	}
 }
 
 // append writes the answer's bytes behind dst.
