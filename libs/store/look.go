@@ -37,6 +37,14 @@ func (b *Inbox) DeadLetterTx(ctx context.Context, tx *Tx, messageID, source, rea
 	return translate("dead letter", err)
 }
 
+// Touched tells when the order of a payment was last worked on, by the database's clock: moved, taken apart, put on the
+// wire, or answered. No copy of it began to go out later, if Sends says in the same transaction that none may go out
+// yet. ErrNotFound: there is no such payment.
+func (o *Outbound) Touched(ctx context.Context, tx *Tx, paymentID string) (time.Time, error) {
+	at, err := o.q.OrderTouched(ctx, tx.tx, paymentID)
+	return at, translate("touched", err)
+}
+
 // Due is a payment that the SPI should be asked about.
 type Due struct {
 	ID      string

@@ -123,3 +123,23 @@ func (q *Queries) Look(ctx context.Context, db DBTX, arg LookParams) (LookRow, e
 	err := row.Scan(&i.At, &i.Open)
 	return i, err
 }
+
+const orderTouched = `-- name: OrderTouched :one
+SELECT greatest(p.updated_at, (
+    SELECT max(m.updated_at)
+    FROM outbox AS o
+    CROSS JOIN LATERAL (SELECT updated_at FROM outbound_messages WHERE outbound_messages.msg_id = o.msg_id OFFSET 0) AS m
+    WHERE o.payment_id = $1::text AND o.msg_type IN ('pacs.008', 'pacs.004')
+))::timestamptz AS at
+FROM payments AS p
+WHERE p.id = $1::text
+`
+
+// Each attempt is counted in its message before its bytes go out, and its end is recorded there.
+// Index: payments_pkey, outbox_once, outbound_messages_pkey.
+func (q *Queries) OrderTouched(ctx context.Context, db DBTX, id string) (time.Time, error) {
+	row := db.QueryRow(ctx, orderTouched, id)
+	var at time.Time
+	err := row.Scan(&at)
+	return at, err
+}

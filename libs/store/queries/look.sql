@@ -16,6 +16,18 @@ WHERE i.message_id = @message_id::text AND i.source = @source::text
 ON CONFLICT (message_id, source, sha256(payload)) WHERE message_id <> '' DO UPDATE
 SET inbox_id = excluded.inbox_id, buried_at = now(), msg_type = excluded.msg_type, reason = excluded.reason;
 
+-- name: OrderTouched :one
+-- Each attempt is counted in its message before its bytes go out, and its end is recorded there.
+-- Index: payments_pkey, outbox_once, outbound_messages_pkey.
+SELECT greatest(p.updated_at, (
+    SELECT max(m.updated_at)
+    FROM outbox AS o
+    CROSS JOIN LATERAL (SELECT updated_at FROM outbound_messages WHERE outbound_messages.msg_id = o.msg_id OFFSET 0) AS m
+    WHERE o.payment_id = @id::text AND o.msg_type IN ('pacs.008', 'pacs.004')
+))::timestamptz AS at
+FROM payments AS p
+WHERE p.id = @id::text;
+
 -- name: EnquiriesDue :many
 -- The pause doubles with each enquiry. Two replicas do not take the same payments at once; an enquiry too many does no harm.
 -- Index: payments_open, payment_events_pkey.

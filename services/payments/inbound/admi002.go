@@ -26,7 +26,7 @@ func (p *Processor) refusal(ctx context.Context, a *arrival, doc *iso20022.Admi0
 	if doc.Location != "" {
 		reason += " at " + doc.Location
 	}
-	reason = telemetry.Redact(reason[:min(len(reason), maxDetail)])
+	reason = shortened(telemetry.Redact(reason))
 	if len(operations) > 1 {
 		err = p.deps.Books.Outbound.Split(ctx, message.MsgID, reason)
 	} else {

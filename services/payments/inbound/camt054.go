@@ -109,21 +109,32 @@ func (p *Processor) info(ctx context.Context, tx *store.Tx, a *arrival, e entry)
 	return nil, p.deps.Books.Payments.Note(ctx, tx, e.id, bySPI, reason, why)
 }
 
-// over reports that the SPI cannot settle a payment any more: it was accepted, and booked
-// here, longer ago than its limit and a margin, and if it is ours no copy of it may go out yet.
+// over reports that the SPI could settle a payment no more when it spoke: by then the payment was accepted, and booked
+// here, longer ago than its limit and a margin. If it is ours no copy of it may go out yet, and the last one went out as
+// long ago: of a return the SPI's limit begins with its receipt.
 func (p *Processor) over(ctx context.Context, tx *store.Tx, a *arrival, e entry) (bool, error) {
 	limit := p.cfg.SettleWithin
 	if e.Details.ServiceLevel == iso20022.PAGAGD || e.payment.Channel == pix.CSM {
 		limit = p.cfg.ScheduledWithin
 	}
-	if a.at.Sub(later(e.payment.AcceptedAt, e.payment.CreatedAt)) < limit+p.cfg.InfoMargin {
-		return false, nil
+	since := later(e.payment.AcceptedAt, e.payment.CreatedAt)
+	if e.payment.Direction == pix.Out {
+		sends, err := p.deps.Books.Outbound.Sends(ctx, tx, e.id)
+		if err != nil || sends.Open {
+			return false, err
+		}
+		touched, err := p.deps.Books.Outbound.Touched(ctx, tx, e.id)
+		if err != nil {
+			return false, err
+		}
+		since = later(since, touched)
 	}
-	if e.payment.Direction == pix.In {
-		return true, nil
+	// The answer may have waited for us, and tells of the time before it did.
+	said := a.head.Created
+	if a.at.Before(said) {
+		said = a.at
 	}
-	sends, err := p.deps.Books.Outbound.Sends(ctx, tx, e.id)
-	return !sends.Open, err
+	return said.Sub(since) >= limit+p.cfg.InfoMargin, nil
 }
 
 func later(x, y time.Time) time.Time {

@@ -83,8 +83,16 @@ func rejected(s iso20022.PaymentStatus) store.Move {
 	return m
 }
 
-// maxDetail bounds what others' words take in a row.
+// maxDetail bounds what others' words take in a row, in bytes.
 const maxDetail = 300
+
+// shortened cuts others' words between two characters.
+func shortened(words string) string {
+	if len(words) <= maxDetail {
+		return words
+	}
+	return strings.ToValidUTF8(words[:maxDetail], "")
+}
 
 // duplicate reports that RJCT DUPL only says that the order came twice, which is no evidence
 // against the first copy. It is noted, and the SPI is asked while the payment is open.
@@ -111,7 +119,7 @@ func (p *Processor) desk() enquiry.Desk {
 // them, makes the message a dead letter as well.
 func (p *Processor) move(ctx context.Context, tx *store.Tx, moves []store.Move, out *outcome) error {
 	for i := range moves {
-		moves[i].Detail = moves[i].Detail[:min(len(moves[i].Detail), maxDetail)]
+		moves[i].Detail = shortened(moves[i].Detail)
 	}
 	results, err := p.deps.Books.Payments.Move(ctx, tx, moves)
 	if err != nil {

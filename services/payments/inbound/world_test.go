@@ -321,8 +321,10 @@ func (w *world) build(attempts int, rows ...store.Operation) pix.MsgID {
 	built, err := w.books.Outbound.Build(w.t.Context(), []store.Draft{draft})
 	require.NoError(w.t, err)
 	require.Equal(w.t, []bool{true}, built)
-	for range attempts {
-		require.NoError(w.t, w.books.Outbound.Begin(w.t.Context(), []pix.MsgID{id}))
+	for i := range attempts {
+		ours, err := w.books.Outbound.Attempt(w.t.Context(), []store.Try{{MsgID: id, Attempts: i}})
+		require.NoError(w.t, err)
+		require.Equal(w.t, []bool{true}, ours)
 	}
 	return id
 }
