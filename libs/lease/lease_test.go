@@ -161,7 +161,8 @@ func TestRenewalIsOneCommand(t *testing.T) {
 	t.Parallel()
 	r := devtest.OwnRedis(t, redisOptions())
 	w := newWorld(t, r).settled()
-	s, k := w.replica(polls(6), notRunning())
+	// Leases that outlast the test on a busy machine.
+	s, k := w.replica(polls(6), notRunning(), withTiming(Timing{NoReplicas: true}.WithDefaults()))
 	for range 6 {
 		w.acquire(s, Poll)
 	}
