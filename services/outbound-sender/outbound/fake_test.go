@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type bench struct {
 	lines    []string
 	posts    int
 	storeErr error
+	lost     error // the answer of the next Withdraw, which is done
 	answers  []string // of deliveries
 	messages map[pix.MsgID]*store.Message
 	taken    map[int64]bool // operations that are in a message
@@ -278,7 +280,9 @@ func (b *bench) Withdraw(_ context.Context, tries []store.Try, release bool) err
 			}
 		}
 	}
-	return b.storeErr
+	lost := b.lost
+	b.lost = nil
+	return cmp.Or(b.storeErr, lost)
 }
 
 func (b *bench) mark(state store.MessageState, ids []pix.MsgID) error {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"path"
+	"strings"
+	"unicode"
 
 	"github.com/cabine-pix/cabine/libs/icom"
 	"github.com/cabine-pix/cabine/libs/transport"
@@ -76,11 +78,21 @@ func judgeRefusal(e *transport.Error) verdict {
 	return declined
 }
 
-// reason is what is noted about an ending: never the bank's own words beyond its title.
+// maxReason bounds what is noted about an ending, in bytes.
+const maxReason = 300
+
+// reason is what is noted about an ending: never the bank's own words beyond its title, and nothing that the store
+// would refuse the outcome for.
 func reason(err error) string {
 	var e *transport.Error
 	if !errors.As(err, &e) {
 		return string(transport.OutcomeUnknown)
 	}
-	return e.Error()
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, e.Error())
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }

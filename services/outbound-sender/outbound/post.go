@@ -165,12 +165,21 @@ func (c *channel) conclude(recording context.Context, what string, batch []*parc
 }
 
 // putBack records that the bank stored nothing of a batch, which then is ready again. With
-// release other replicas may have it at once.
+// release other replicas may have it at once. It is tried once: after an error it may be done, and done
+// again it would take back the attempt of whoever has the message by then. What is not taken back
+// counts as unknown for whoever finds it.
 func (c *channel) putBack(recording context.Context, batch []*parcel, release bool) {
 	counted := tries(batch)
+	var failed error
 	c.record(recording, "nothing stored", batch, func(ctx context.Context) error {
-		return c.deps.Store.Withdraw(ctx, counted, release)
+		failed = c.deps.Store.Withdraw(ctx, counted, release)
+		return nil
 	}, func() {
+		if failed != nil {
+			c.log.Error("attempts that stored nothing are not taken back", slog.Int("messages", len(batch)), slog.Any("error", failed))
+			c.q.forget(batch)
+			return
+		}
 		for _, p := range batch {
 			p.attempts--
 		}
