@@ -103,12 +103,12 @@ type bucket struct {
 
 func newBucket(p Profile, now time.Time) bucket { return bucket{Profile: p, tokens: p.Size, at: now} }
 
-// refill adds what came back since the last call. A clock that stepped back adds nothing.
+// refill adds what came back since the last call. A clock that stepped back adds nothing, and counts from there.
 func (b *bucket) refill(now time.Time) {
 	if passed := now.Sub(b.at); passed > 0 {
 		b.tokens = min(b.Size, b.tokens+passed.Seconds()*b.PerSecond)
-		b.at = now
 	}
+	b.at = now
 }
 
 func (b *bucket) use(p Profile) {

@@ -51,6 +51,16 @@ func TestPrimaryBucket(t *testing.T) {
 	require.InDelta(t, 0, tr.Tokens(now.Add(-time.Hour), "pacs.008"), 1e-9, "a clock that stepped back adds nothing")
 }
 
+func TestAClockThatSteppedBackIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
+	tr := icom.NewTraffic(pix.CPM, now)
+	tr.Debit(now, "pacs.008", 4000)
+	now = now.Add(-12 * time.Hour)
+	require.InDelta(t, -250, tr.Tokens(now, "pacs.008"), 1e-9)
+	require.Zero(t, tr.Wait(now.Add(time.Second), "pacs.008"), "a bank that has time as it should has refilled")
+}
+
 func TestSecondaryBucketsOfDayAndNight(t *testing.T) {
 	t.Parallel()
 	day := time.Date(2026, 1, 2, 11, 0, 0, 0, time.UTC) // 08:00 in Brasília
