@@ -104,7 +104,7 @@ type ThrottleConfig struct {
 	// Disabled turns the limit off. Development only.
 	Disabled bool `koanf:"disabled" env:"THROTTLE_DISABLED" help:"desliga o limite; só em desenvolvimento"`
 	// Limit is the number of requests per TTL and client. Default 300.
-	Limit int `koanf:"limit" env:"THROTTLE_LIMIT" help:"requisições por janela"`
+	Limit int `koanf:"limit" env:"THROTTLE_LIMIT" help:"requisições de um cliente por janela, em cada réplica"`
 	// TTL is the window. Default 60 s.
 	TTL time.Duration `koanf:"ttl" env:"THROTTLE_TTL_MS" unit:"ms" help:"janela do limite"`
 	// TrustProxyHops is how many proxies before us may be believed about the client's address. Default 1.
@@ -150,8 +150,8 @@ func (c CacheConfig) Validate() error {
 
 // QueueConfig configures consumers of queues.
 type QueueConfig struct {
-	// Concurrency is how many messages one consumer handles at once. Default 3.
-	Concurrency int `koanf:"concurrency_default" env:"QUEUE_CONCURRENCY_DEFAULT" help:"mensagens simultâneas por consumidor"`
+	// Concurrency is how much one consumer has in hand at once; of an outbound-sender, the POSTs per channel. Default 3.
+	Concurrency int `koanf:"concurrency_default" env:"QUEUE_CONCURRENCY_DEFAULT" help:"trabalhos simultâneos por consumidor; no outbound-sender, POSTs por canal"`
 }
 
 // DefaultQueue returns the owner's defaults.
