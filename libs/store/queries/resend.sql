@@ -1,6 +1,7 @@
 -- name: AttemptMessages :many
--- Of two senders that hold the same message the second finds other attempts than it saw.
--- Index: outbound_messages_pkey.
+-- Of two senders that hold the same message the second finds other attempts than it saw. A message all of whose orders
+-- have ended does not go out, however long it was held.
+-- Index: outbound_messages_pkey, outbox_message, payments_pkey.
 WITH tried AS (
     SELECT unnest(@msg_ids::text[]) AS msg_id,
            unnest(@attempts::integer[]) AS attempts
@@ -9,6 +10,12 @@ WITH tried AS (
     FROM tried
     JOIN outbound_messages AS m ON m.msg_id = tried.msg_id
     WHERE m.msg_id = ANY(@msg_ids::text[]) AND m.attempts = tried.attempts AND m.state IN ('built', 'unknown')
+      AND (
+          SELECT bool_or(p.final IS NOT TRUE) FROM outbox AS o
+          LEFT JOIN LATERAL (
+              SELECT final FROM payments WHERE payments.id = o.payment_id OFFSET 0
+          ) AS p ON o.msg_type IN ('pacs.008', 'pacs.004')
+          WHERE o.msg_id = m.msg_id)
     ORDER BY m.msg_id
     FOR NO KEY UPDATE OF m
 )
