@@ -115,8 +115,8 @@ func TestWallClocksNeverGoBack(t *testing.T) {
 		return seconds
 	}
 	for d := date(t, "1914-01-02"); d.Year < 2030; d = d.Plus(1) {
-		if offset(d.Plus(-1)) == offset(d.Plus(2)) && d.Day != 1 {
-			continue // like the first of its month
+		if offset(d.Plus(-1)) == offset(d.Plus(2)) && (d.Day != 1 || d.Month != 1) {
+			continue // like the first of its year
 		}
 		for wall := time.Duration(0); wall < 24*time.Hour; wall += 30 * time.Minute {
 			at := c.At(d, wall)
