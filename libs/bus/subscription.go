@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -129,20 +130,25 @@ func (s *Subscription) Run(ctx context.Context) error {
 
 func (s *Subscription) pull(ctx context.Context) error {
 	for ctx.Err() == nil {
-		consumer, err := s.bus.js.Consumer(ctx, s.cfg.Stream, s.cfg.Durable)
-		if err == nil {
-			err = s.fetch(ctx, consumer)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err = translate("subscription "+s.cfg.Stream+"/"+s.cfg.Durable, err); errors.Is(err, ErrNotProvisioned) {
+		err := translate("subscription "+s.cfg.Stream+"/"+s.cfg.Durable, s.attach(ctx))
+		if errors.Is(err, ErrNotProvisioned) {
 			return err
 		}
-		s.bus.log.Warn("subscription interrupted", slog.String("durable", s.cfg.Durable), slog.Any("error", err))
-		wait(ctx, s.cfg.RetryDelay)
+		if ctx.Err() == nil {
+			s.bus.log.Warn("subscription interrupted", slog.String("durable", s.cfg.Durable), slog.Any("error", err))
+			wait(ctx, s.cfg.RetryDelay)
+		}
 	}
 	return nil
+}
+
+// attach looks the consumer up and pulls until that fails or ctx ends.
+func (s *Subscription) attach(ctx context.Context) error {
+	consumer, err := s.bus.js.Consumer(ctx, s.cfg.Stream, s.cfg.Durable)
+	if err != nil {
+		return fmt.Errorf("look up: %w", err)
+	}
+	return s.fetch(ctx, consumer)
 }
 
 // fetch asks for as many messages as may be held, again and again, until a request fails or ctx ends. A request that is

@@ -33,7 +33,7 @@ func (p *Payments) List(ctx context.Context, f Filter) (page []Payment, next str
 	}
 	params := db.ListPaymentsParams{
 		FromAt: f.From, ToAt: f.To, Direction: string(f.Direction), State: string(f.State), Kind: string(f.Kind),
-		AtMost: int32(f.Limit) + 1, //nolint:gosec // bounded
+		AtMost: int32(f.Limit) + 1,
 	}
 	if f.To.IsZero() {
 		params.ToAt = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -92,8 +92,10 @@ func TestMovesOfOnePaymentInOneCallFollowEachOther(t *testing.T) {
 		was, became pix.State
 		changed     bool
 	}{
-		{e2e(1), pix.Created, pix.Sent, true}, {e2e(2), pix.Created, pix.Sent, true},
-		{e2e(1), pix.Sent, pix.Settled, true}, {e2e(1), pix.Settled, pix.Settled, false},
+		{e2e(1), pix.Created, pix.Sent, true},
+		{e2e(2), pix.Created, pix.Sent, true},
+		{e2e(1), pix.Sent, pix.Settled, true},
+		{e2e(1), pix.Settled, pix.Settled, false},
 	} {
 		require.Equal(t, want.id, moved[i].ID)
 		require.Equal(t, want.was, moved[i].Was)

@@ -139,7 +139,7 @@ func buildParams(drafts []Draft) (db.BuildMessagesParams, error) {
 		p.MsgIds = append(p.MsgIds, string(m.MsgID))
 		p.Channels = append(p.Channels, string(m.Channel))
 		p.MsgTypes = append(p.MsgTypes, m.MsgType)
-		p.Attempts = append(p.Attempts, int32(m.Attempts)) //nolint:gosec // bounded
+		p.Attempts = append(p.Attempts, int32(m.Attempts))
 		p.Payloads = append(p.Payloads, m.Payload)
 		for _, id := range d.OperationIDs {
 			if seen[id] {

@@ -98,8 +98,11 @@ func TestAMessageGetsAllOfItsOperationsOrIsNotStored(t *testing.T) {
 	_, err := b.outbound.Build(t.Context(), []store.Draft{draft(msgID(1), 0, ops[2])})
 	require.ErrorIs(t, err, store.ErrRefused, "the name is taken")
 	for _, bad := range [][]store.Draft{
-		{draft(msgID(6), 0)}, {draft(msgID(6), 2, ops[2])}, {draft(msgID(6), 0, ops[2], ops[2])},
-		{draft(msgID(6), 0, ops[2]), draft(msgID(6), 0, ops[1])}, make([]store.Draft, 1),
+		{draft(msgID(6), 0)},
+		{draft(msgID(6), 2, ops[2])},
+		{draft(msgID(6), 0, ops[2], ops[2])},
+		{draft(msgID(6), 0, ops[2]), draft(msgID(6), 0, ops[1])},
+		make([]store.Draft, 1),
 	} {
 		_, err := b.outbound.Build(t.Context(), bad)
 		require.Error(t, err)
