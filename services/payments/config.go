@@ -96,6 +96,7 @@ type InboundConfig struct {
 	SettleWithin    time.Duration `koanf:"settle_within" help:"limite do SPI para liquidar (prioritários)"`
 	ScheduledWithin time.Duration `koanf:"scheduled_within" help:"limite do SPI para agendados (PAGAGD)"`
 	AnswerMargin    time.Duration `koanf:"answer_margin" help:"reserva para a resposta chegar ao SPI"`
+	NoEntryCode     string        `koanf:"no_entry_code" help:"código com que o SPI diz, no camt.054, que o lançamento não existe; vazio: nada se conclui disso"`
 	DrainTimeout    time.Duration `koanf:"drain_timeout" help:"espera pelas mensagens em mãos ao encerrar"`
 }
 
@@ -174,7 +175,7 @@ func (c Config) inbound() (inbound.Config, error) {
 	in := inbound.Config{
 		ISPB: c.ispb(), Concurrency: c.Inbound.Concurrency, Prefetch: c.Inbound.Prefetch, MaxDeliveries: c.Inbound.MaxDeliveries,
 		TxTimeout: c.Postgres.CallTimeout, SettleWithin: c.Inbound.SettleWithin, ScheduledWithin: c.Inbound.ScheduledWithin,
-		AnswerMargin: c.Inbound.AnswerMargin, DrainTimeout: c.Inbound.DrainTimeout,
+		AnswerMargin: c.Inbound.AnswerMargin, NoEntryCode: c.Inbound.NoEntryCode, DrainTimeout: c.Inbound.DrainTimeout,
 	}
 	var err error
 	in.Versions, err = c.Messages.versions()

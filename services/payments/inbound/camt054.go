@@ -98,12 +98,17 @@ func (p *Processor) info(ctx context.Context, tx *store.Tx, a *arrival, e entry)
 		return nil, nil // nothing was booked here or there
 	}
 	reason, why := cmp.Or(e.ErrorCode, "INFO"), "the SPI says that it is not settled"
-	switch over, err := p.over(ctx, tx, a, e); {
-	case err != nil:
+	over, err := p.over(ctx, tx, a, e)
+	if err != nil {
 		return nil, err
+	}
+	switch {
+	case p.cfg.NoEntryCode != "" && e.ErrorCode == p.cfg.NoEntryCode:
+		why = "the SPI has no such entry"
 	case e.Error != "": // a code with a text is about the question, a code alone about the payment
-		why = "the enquiry was not answered"
-	case over:
+		over, why = false, "the enquiry was not answered"
+	}
+	if over {
 		return []store.Move{{ID: e.id, To: pix.Rejected, Who: bySPI, Reason: reason, Detail: why}}, nil
 	}
 	return nil, p.deps.Books.Payments.Note(ctx, tx, e.id, bySPI, reason, why)

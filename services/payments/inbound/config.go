@@ -33,9 +33,16 @@ type Config struct {
 	AnswerMargin time.Duration
 	// InfoMargin is how long past the limit the SPI's "not settled" is believed to be its last word. Default 20 s.
 	InfoMargin time.Duration
+	// NoEntryCode is with which code the SPI says that it has no entry of that name: then a payment whose time is over,
+	// and of which no copy can go out, was never settled. BACEN does not publish it. Default: none, and such a payment
+	// stays in the list of the open ones.
+	NoEntryCode string
 	// DrainTimeout is how long messages in hand may take when the service stops. Default 10 s.
 	DrainTimeout time.Duration
 }
+
+// maxEntryCode is the length of a code in a camt.054 (AddtlNtryInf).
+const maxEntryCode = 4
 
 // durable is the consumer that migrate declares for this service.
 const durable = "payments"
@@ -99,6 +106,9 @@ func (c Config) Validate() error {
 		if f.d < time.Millisecond {
 			errs = append(errs, fmt.Errorf("%s is %v, want at least 1ms", f.name, f.d))
 		}
+	}
+	if len(c.NoEntryCode) > maxEntryCode {
+		errs = append(errs, fmt.Errorf("NoEntryCode is %.10q, want at most %d characters", c.NoEntryCode, maxEntryCode))
 	}
 	if c.AnswerMargin >= c.SettleWithin {
 		errs = append(errs, fmt.Errorf("AnswerMargin is %v, want less than SettleWithin %v", c.AnswerMargin, c.SettleWithin))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/payments/inbound"
 )
 
@@ -56,6 +57,39 @@ func TestLongWordsWithAccentsAreCutBetweenCharacters(t *testing.T) {
 		w.handle(w.receive(&iso20022.Admi002{Ref: string(msg), Reason: "x", Location: start + strings.Repeat("ã", 300)}))
 		require.Equal(t, pix.Rejected, w.state(string(id)))
 	}
+	_, dead := w.dead()
+	require.Zero(t, dead)
+}
+
+// An order that went out twice and was refused each time may have been stored once more than was refused. That the SPI
+// has no such entry is what ends it.
+func TestWhatTheSPIHasNoEntryOfEndsWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	const limit = 1500 * time.Millisecond
+	w := newWorldWith(t, 0, func(c *inbound.Config) {
+		c.SettleWithin, c.AnswerMargin, c.InfoMargin, c.NoEntryCode = limit, time.Millisecond, time.Millisecond, "NOEN"
+	})
+	id, row := w.order()
+	msg := w.build(1, row)
+	require.NoError(t, w.books.Outbound.Unknown(t.Context(), []pix.MsgID{msg}, "timeout"))
+	attempted, err := w.books.Outbound.Attempt(t.Context(), []store.Try{{MsgID: msg, Attempts: 1}})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, attempted)
+	w.sent(msg, "r1")
+	w.handle(w.receive(&iso20022.Admi002{Ref: "r1", Reason: "x"}))
+	require.Equal(t, pix.Sent, w.state(string(id)), "the other copy may have been taken")
+
+	none := func(code string) *iso20022.Camt054 {
+		return notification(t, id, iso20022.Debit, iso20022.NotSettled, code, "sem lançamento")
+	}
+	w.handle(w.receive(none("NOEN")))
+	require.Equal(t, pix.Sent, w.state(string(id)), "it may be on its way")
+	from := time.Now()
+	require.Eventually(t, func() bool { return time.Since(from) > limit+100*time.Millisecond }, long, 10*time.Millisecond)
+	w.handle(w.receive(none("ED05")))
+	require.Equal(t, pix.Sent, w.state(string(id)), "another code says nothing")
+	w.handle(w.receive(none("NOEN")))
+	require.Equal(t, pix.Rejected, w.state(string(id)))
 	_, dead := w.dead()
 	require.Zero(t, dead)
 }
