@@ -25,7 +25,7 @@ import (
 )
 
 // newSigner returns what everything is signed with. A key in a token is given back when the service ends.
-func newSigner(cfg Config, r *core.Runner) (*signature.Signer, error) {
+func newSigner(cfg Config, clk clock.Clock, r *core.Runner) (*signer, error) {
 	certificates, err := signature.LoadCertificates(cfg.Signature.CertificateFile)
 	if err != nil {
 		return nil, core.Misconfigured(fmt.Errorf("signature.certificate_file: %w", err))
@@ -38,8 +38,7 @@ func newSigner(cfg Config, r *core.Runner) (*signature.Signer, error) {
 		if err != nil {
 			return nil, core.Misconfigured(fmt.Errorf("signature.key_file: %w", err))
 		}
-		s, err := signature.FromCertificate(key, certificates[0])
-		return s, core.Misconfigured(err)
+		return signerOf(key, certificates[0], clk)
 	}
 	key, err := pkcs11.Open(cfg.Signature.PKCS11.key())
 	if err != nil {
@@ -48,8 +47,7 @@ func newSigner(cfg Config, r *core.Runner) (*signature.Signer, error) {
 	r.Add(core.Part{Name: "token of the signature", Stage: core.Clients, Budget: 2 * time.Second, Close: func(context.Context) error {
 		return key.Close()
 	}})
-	s, err := signature.FromCertificate(key, certificates[0])
-	return s, core.Misconfigured(err)
+	return signerOf(key, certificates[0], clk)
 }
 
 // slots are the permits of the channels that this service sends on.
@@ -76,11 +74,11 @@ func newSlots(
 }
 
 func newSender(
-	cfg Config, s slots, t transport.Transport, db *store.DB, b *bus.Bus, signer *signature.Signer,
+	cfg Config, s slots, t transport.Transport, db *store.DB, b *bus.Bus, sig *signer,
 	clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
 ) (*outbound.Sender, error) {
 	sender, err := outbound.New(cfg.outbound(), outbound.Deps{
-		Slots: s, Transport: t, Store: store.NewOutbound(db), Intake: intake(b, cfg.Send.InHand, log), Versions: iso20022.DefaultVersions(), Signer: signer,
+		Slots: s, Transport: readiness{t, sig}, Store: store.NewOutbound(db), Intake: intake(b, cfg.Send.InHand, log), Versions: iso20022.DefaultVersions(), Signer: sig,
 		Clock: clk, Log: log, Metrics: reg,
 	})
 	return sender, core.Misconfigured(err)

@@ -45,9 +45,9 @@
 //	nothing was written        counted down; the same message again
 //	429                        counted down; the whole channel waits as long as the bank says, at most ThrottleMost
 //	408                        counted down; again after a back-off
-//	401, 403, 404, 405, 406,   counted down; the channel halts: it is about how we ask, not about
-//	411, 415, and 400 about    what. See below.
-//	headers or charset
+//	401, 403 to 407, 411, 415, counted down; the channel halts: it is about how we ask, not about
+//	421, 426, 431, and 400     what. See below.
+//	about headers or charset
 //	other 4xx                  counted down; a batch is taken apart and each message goes alone;
 //	                           a message that is refused alone is refused: never repeated, its
 //	                           payments are rejected, as nothing was stored

@@ -68,7 +68,9 @@ func judgeRefusal(e *transport.Error) verdict {
 	case http.StatusRequestTimeout:
 		return slow
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
-		http.StatusNotAcceptable, http.StatusGone, http.StatusLengthRequired, http.StatusUnsupportedMediaType:
+		http.StatusNotAcceptable, http.StatusGone, http.StatusLengthRequired, http.StatusUnsupportedMediaType,
+		http.StatusProxyAuthRequired, http.StatusMisdirectedRequest, http.StatusUpgradeRequired,
+		http.StatusRequestHeaderFieldsTooLarge: // of something on the way
 		return barred
 	}
 	switch path.Base(e.ProblemType) {
