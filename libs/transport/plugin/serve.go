@@ -3,6 +3,7 @@ package plugin
 import (
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -16,6 +17,10 @@ import (
 // kernel's own signal is faster; this holds where that one was lost.
 const parentWatch = 200 * time.Millisecond
 
+// gcPercent lets the heap grow to five times what lives before it is collected: what lives in a transport is a few
+// megabytes, and most of what it makes is gone with the answer.
+const gcPercent = 400
+
 // exitOrphaned is the exit code of a process whose host is gone. Nobody is left to read it.
 const exitOrphaned = 3
 
@@ -23,6 +28,9 @@ const exitOrphaned = 3
 // is the last line of a plugin's main. Started by hand it prints what it is and exits
 // with 1. It never outlives its host.
 func Serve(impl transport.Transport, log *slog.Logger) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	go leaveWithParent()
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  handshake(),

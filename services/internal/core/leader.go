@@ -28,6 +28,16 @@ type Electors struct {
 // the work has ended. Names are shared by all replicas: "pollers:12345678". Readiness does
 // not know of it.
 func (e *Electors) New(name string, children ...leader.Child) (*leader.Elector, error) {
+	return e.add(Leading, name, children)
+}
+
+// Singletons is New for children that need nothing of the service's other work: they stop before what
+// was added earlier, so that the next leader begins while this replica still drains.
+func (e *Electors) Singletons(name string, children ...leader.Child) (*leader.Elector, error) {
+	return e.add(Work, name, children)
+}
+
+func (e *Electors) add(stage Stage, name string, children []leader.Child) (*leader.Elector, error) {
 	set, err := e.keeper.NewSet(leader.SetConfig(name))
 	if err != nil {
 		return nil, Misconfigured(err)
@@ -40,7 +50,7 @@ func (e *Electors) New(name string, children ...leader.Child) (*leader.Elector, 
 		return nil, err
 	}
 	e.runner.Add(Part{
-		Name: "leadership " + name, Stage: Leading,
+		Name: "leadership " + name, Stage: stage,
 		Budget: cfg.StopBudget + cfg.ReleaseTimeout + time.Second, Run: elector.Run,
 	})
 	return elector, nil

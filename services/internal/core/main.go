@@ -30,6 +30,7 @@ const (
 // Main is a service's main: it reads flags and configuration, runs what wire describes
 // until a signal or a failure, and ends the process. version may be empty: the build's own then.
 func Main[T Config](name, version string, defaults T, wire func(T) fx.Option) {
+	spendMemory()
 	p := process{args: os.Args[1:], environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr, exit: os.Exit}
 	os.Exit(run(p, name, version, defaults, wire))
 }
