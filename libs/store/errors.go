@@ -42,6 +42,7 @@ const (
 
 	codeUnique        = "23505"
 	codeReadOnly      = "25006" // a primary that became a replica under us
+	codeStoodStill    = "25P03" // idle_in_transaction_session_timeout: this process, and not the statement, was late
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 	codeLockTimeout   = "55P03"
@@ -70,7 +71,7 @@ func translate(op string, err error) error {
 
 func refused(err *pgconn.PgError) error {
 	switch err.Code {
-	case codeReadOnly, codeSerialization, codeDeadlock, codeLockTimeout:
+	case codeReadOnly, codeStoodStill, codeSerialization, codeDeadlock, codeLockTimeout:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch err.Code[:min(2, len(err.Code))] {
