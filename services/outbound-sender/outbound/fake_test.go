@@ -45,7 +45,7 @@ type bench struct {
 	lines    []string
 	posts    int
 	storeErr error
-	lost     error // the answer of the next Withdraw, which is done
+	lost     error    // the answer of the next Withdraw, which is done
 	answers  []string // of deliveries
 	messages map[pix.MsgID]*store.Message
 	taken    map[int64]bool // operations that are in a message
