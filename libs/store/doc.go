@@ -57,11 +57,13 @@
 //	        |   |             +------+---------+---------------+
 //	Discard |   |                    |                   |
 //	        v   |    Split           v Refused, Split    v Tidy
-//	    closed  +---------------- refused              closed (built and unknown only)
+//	    closed  +---------------- refused              closed (never what is sent)
 //
 // An operation (a row of outbox) is written with the effect that wants it said. It waits
 // until a message carries it, and from then on stands as its message does (a row of
-// outbound_messages), which is kept as signed: a resend is of these very bytes.
+// outbound_messages), which is kept as signed: a resend is of these very bytes. The
+// message of an order that is unknown and was sent as often as may be becomes spent (Tidy):
+// it goes out no more. A late answer of the bank may still make it sent or refused.
 //
 //   - Carried by one message at most that lives. Build gives a message all of its
 //     operations or none. Only Split takes them out again, and ends the message.
@@ -69,7 +71,8 @@
 //     the count may be one too high and is never too low. What a later refusal or
 //     duplicate proves depends on it (Refused, Sends).
 //   - Nothing silent. What waits and was not published is found by Unpublished, what was
-//     published and waits by Stuck, and a message that is built or unknown by Due.
+//     published and waits by Stuck, a message that is built or unknown by Due, and one that
+//     is spent is counted (Doubts) until its orders have ended.
 //
 // # The order of locks
 //

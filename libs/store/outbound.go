@@ -21,6 +21,8 @@ const (
 	MessageSent MessageState = "sent"
 	// MessageUnknown: a send ended without an answer.
 	MessageUnknown MessageState = "unknown"
+	// MessageSpent: it was sent as often as may be, without an answer. It is not sent again; the SPI is asked about its orders.
+	MessageSpent MessageState = "spent"
 	// MessageRefused: the bank refused it (4xx), or the SPI did (admi.002). It is not sent again.
 	MessageRefused MessageState = "refused"
 	// MessageClosed: its payments ended before a 201 was seen. It is not sent again.
@@ -270,7 +272,7 @@ func (o *Outbound) ByResource(ctx context.Context, id string) (Message, []Operat
 type Sends struct {
 	// Attempts counts those of which it is not known that they were refused.
 	Attempts int
-	// Open: it waits, or its message is not known to be at the bank: it may go out yet.
+	// Open: it waits, or its message is built or unknown: it may go out yet.
 	Open bool
 }
 

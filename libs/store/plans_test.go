@@ -26,7 +26,7 @@ type plan struct {
 // unkeyed names what the plan reads as a whole: a table, or an index of more than what is open.
 func (p plan) unkeyed() (found []string) {
 	open := map[string]bool{
-		"payments_open": true, "outbox_waiting": true, "outbound_messages_open": true, "obligations_due_next": true, "cycles_unclosed": true,
+		"payments_open": true, "outbox_waiting": true, "outbound_messages_open": true, "outbound_messages_spent": true, "obligations_due_next": true, "cycles_unclosed": true,
 	}
 	switch {
 	case p.NodeType == "Seq Scan":

@@ -110,14 +110,15 @@ func (o *Outbound) Discard(ctx context.Context, id int64, reason string) error {
 	})
 }
 
-// Tidy closes messages that nobody needs to send again and that were not touched for longer than olderThan: those whose
-// orders have all ended, and questions, echoes and answers that were sent as often as may be.
+// Tidy ends messages that are not sent again and that were not touched for longer than olderThan, which is longer than an
+// attempt and its record take. Those whose orders have all ended are closed, and so are questions, echoes and answers that
+// were sent as often as may be; an order that was becomes spent.
 func (o *Outbound) Tidy(ctx context.Context, attempts int, olderThan time.Duration) error {
 	return o.db.call(ctx, "tidy", func(ctx context.Context, conn db.DBTX) error {
 		if _, err := o.q.CloseAnsweredMessages(ctx, conn, olderThan); err != nil {
 			return err
 		}
-		_, err := o.q.CloseExhausted(ctx, conn, db.CloseExhaustedParams{
+		_, err := o.q.EndExhausted(ctx, conn, db.EndExhaustedParams{
 			Attempts: int32(attempts), OlderThan: olderThan, //nolint:gosec // bounded
 		})
 		return err
@@ -126,7 +127,8 @@ func (o *Outbound) Tidy(ctx context.Context, attempts int, olderThan time.Durati
 
 // Doubts are the messages of a channel without a known outcome.
 type Doubts struct {
-	// Built are not known to be sent, Unknown were sent without an answer, Exhausted are those of Unknown that are not sent again.
+	// Built are not known to be sent, Unknown were sent without an answer, Exhausted are those of Unknown that are not sent
+	// again: the spent, and those that are about to be.
 	Built, Unknown, Exhausted int64
 	// Oldest is the age of the oldest.
 	Oldest time.Duration

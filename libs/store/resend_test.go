@@ -115,8 +115,42 @@ func TestDoubtsAreCountedAndTidiedUp(t *testing.T) {
 	require.NoError(t, b.outbound.Tidy(t.Context(), 2, 0))
 	d = doubts()
 	require.Equal(t, [3]int64{1, 1, 1}, [3]int64{d.Built, d.Unknown, d.Exhausted}, "an order is never given up here")
+	require.Equal(t, store.MessageSpent, b.message(t, msgID(2)).State)
 	require.Equal(t, store.MessageClosed, b.message(t, msgID(3)).State)
 	require.Equal(t, store.MessageClosed, b.message(t, msgID(4)).State)
+	b.move(t, to(pix.Rejected, e2e(2))...)
+	require.NoError(t, b.outbound.Tidy(t.Context(), 2, 0))
+	d = doubts()
+	require.Equal(t, [3]int64{1, 0, 0}, [3]int64{d.Built, d.Unknown, d.Exhausted})
+	require.Equal(t, store.MessageClosed, b.message(t, msgID(2)).State)
+}
+
+// An order that was sent as often as may be goes out no more, so that the SPI's word ends it; a late answer still counts.
+func TestASpentOrderIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	b := setupBooks(t)
+	ops := b.ordered(t, e2e(1), e2e(2))
+	b.build(t, draft(msgID(1), 1, ops[0]), draft(msgID(2), 1, ops[1]))
+	require.NoError(t, b.outbound.Unknown(t.Context(), []pix.MsgID{msgID(1), msgID(2)}, "503"))
+	b.attempt(t, try(1, 1), try(2, 1))
+	require.Equal(t, store.Sends{Attempts: 2, Open: true}, b.sends(t, e2e(1)))
+	before := b.message(t, msgID(1)).UpdatedAt
+	require.NoError(t, b.outbound.Tidy(t.Context(), 2, 0))
+	require.Equal(t, store.Sends{Attempts: 2}, b.sends(t, e2e(1)))
+	require.True(t, b.message(t, msgID(1)).UpdatedAt.After(before), "its last copy may have gone out until now")
+
+	require.NoError(t, b.outbound.Unknown(t.Context(), []pix.MsgID{msgID(1)}, "503"))
+	require.NoError(t, b.outbound.Withdraw(t.Context(), []store.Try{try(1, 2)}, true))
+	require.NoError(t, b.outbound.Release(t.Context(), []pix.MsgID{msgID(1)}))
+	require.Equal(t, []bool{false}, b.attempt(t, try(1, 2)))
+	require.Empty(t, b.due(t, store.Resend{Attempts: 9}))
+	require.Equal(t, store.Sends{Attempts: 2}, b.sends(t, e2e(1)))
+
+	require.NoError(t, b.outbound.Sent(t.Context(), []store.Posted{{MsgID: msgID(1), ResourceID: "r1"}}))
+	require.Equal(t, store.MessageSent, b.message(t, msgID(1)).State)
+	require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{msgID(2)}, "admi.002"))
+	require.Equal(t, store.MessageRefused, b.message(t, msgID(2)).State)
+	require.Equal(t, pix.Unknown, b.get(t, e2e(2)).State, "the other attempt may have been stored")
 }
 
 func TestWhatNoMessageCanCarryIsGivenUp(t *testing.T) {

@@ -62,35 +62,6 @@ func (q *Queries) AttemptMessages(ctx context.Context, db DBTX, arg AttemptMessa
 	return items, nil
 }
 
-const closeExhausted = `-- name: CloseExhausted :execrows
-WITH spent AS (
-    SELECT m.msg_id
-    FROM outbound_messages AS m
-    WHERE m.state = 'unknown' AND m.attempts >= $1::integer AND m.msg_type NOT IN ('pacs.008', 'pacs.004')
-      AND m.updated_at <= now() - $2::interval
-    ORDER BY m.updated_at
-    FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE outbound_messages
-SET state = 'closed', updated_at = now()
-WHERE msg_id = ANY(ARRAY(SELECT spent.msg_id FROM spent))
-`
-
-type CloseExhaustedParams struct {
-	Attempts  int32
-	OlderThan time.Duration
-}
-
-// Questions, echoes and answers that were sent as often as may be: they are asked anew, or their time is over.
-// Index: outbound_messages_open.
-func (q *Queries) CloseExhausted(ctx context.Context, db DBTX, arg CloseExhaustedParams) (int64, error) {
-	result, err := db.Exec(ctx, closeExhausted, arg.Attempts, arg.OlderThan)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const discardOperations = `-- name: DiscardOperations :many
 WITH held AS (
     SELECT o.id
@@ -223,14 +194,44 @@ func (q *Queries) DueMessages(ctx context.Context, db DBTX, arg DueMessagesParam
 	return items, nil
 }
 
+const endExhausted = `-- name: EndExhausted :execrows
+WITH exhausted AS (
+    SELECT m.msg_id
+    FROM outbound_messages AS m
+    WHERE m.state IN ('built', 'unknown') AND m.state = 'unknown' AND m.attempts >= $1::integer
+      AND m.updated_at <= now() - $2::interval
+    ORDER BY m.updated_at
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE outbound_messages
+SET state = CASE WHEN msg_type IN ('pacs.008', 'pacs.004') THEN 'spent' ELSE 'closed' END, updated_at = now()
+WHERE msg_id = ANY(ARRAY(SELECT exhausted.msg_id FROM exhausted))
+`
+
+type EndExhaustedParams struct {
+	Attempts  int32
+	OlderThan time.Duration
+}
+
+// What was sent as often as may be goes out no more. Questions, echoes and answers are done with that: they are asked anew,
+// or their time is over. Of an order the SPI is asked; its message may have gone out until now.
+// Index: outbound_messages_open.
+func (q *Queries) EndExhausted(ctx context.Context, db DBTX, arg EndExhaustedParams) (int64, error) {
+	result, err := db.Exec(ctx, endExhausted, arg.Attempts, arg.OlderThan)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const outboundDoubts = `-- name: OutboundDoubts :many
 SELECT m.channel::text AS channel,
        count(*) FILTER (WHERE m.state = 'built')::bigint AS built,
-       count(*) FILTER (WHERE m.state = 'unknown')::bigint AS unknown,
-       count(*) FILTER (WHERE m.state = 'unknown' AND m.attempts >= $1::integer)::bigint AS exhausted,
+       count(*) FILTER (WHERE m.state <> 'built')::bigint AS unknown,
+       count(*) FILTER (WHERE m.state = 'spent' OR m.state = 'unknown' AND m.attempts >= $1::integer)::bigint AS exhausted,
        extract(epoch FROM now() - min(m.built_at))::float8 AS oldest_seconds
 FROM outbound_messages AS m
-WHERE m.state IN ('built', 'unknown')
+WHERE m.state IN ('built', 'unknown') OR m.state = 'spent'
 GROUP BY m.channel
 `
 
@@ -242,7 +243,7 @@ type OutboundDoubtsRow struct {
 	OldestSeconds float64
 }
 
-// Index: outbound_messages_open.
+// Index: outbound_messages_open, outbound_messages_spent.
 func (q *Queries) OutboundDoubts(ctx context.Context, db DBTX, attempts int32) ([]OutboundDoubtsRow, error) {
 	rows, err := db.Query(ctx, outboundDoubts, attempts)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 -- +goose Up
 CREATE DOMAIN outbound_msg_id AS text COLLATE "C" CHECK (VALUE ~ '^M[0-9A-Z]{8}[0-9A-Za-z]{23}$');
-CREATE DOMAIN outbound_state AS text COLLATE "C" CHECK (VALUE IN ('built', 'sent', 'unknown', 'refused', 'closed'));
+CREATE DOMAIN outbound_state AS text COLLATE "C" CHECK (VALUE IN ('built', 'sent', 'unknown', 'spent', 'refused', 'closed'));
 
 -- One row per message as signed: a resend is of these very bytes.
 CREATE TABLE outbound_messages (
@@ -18,8 +18,9 @@ CREATE TABLE outbound_messages (
 ) WITH (fillfactor = 80);
 
 CREATE INDEX outbound_messages_open ON outbound_messages (updated_at) WHERE state IN ('built', 'unknown');
+CREATE INDEX outbound_messages_spent ON outbound_messages (updated_at) WHERE state = 'spent';
 
-COMMENT ON COLUMN outbound_messages.state IS 'built: not known to be sent; sent: 201; unknown: no answer; refused: 4xx, or admi.002; closed: its payments ended before a 201 was seen';
+COMMENT ON COLUMN outbound_messages.state IS 'built: not known to be sent; sent: 201; unknown: no answer; spent: no answer, and not sent again; refused: 4xx, or admi.002; closed: its payments ended before a 201 was seen';
 COMMENT ON COLUMN outbound_messages.attempts IS 'how often the bytes were put on the wire, or were about to be';
 
 -- The bank names each attempt that it answered; an admi.002 may come under that name.

@@ -76,7 +76,7 @@ WITH posted AS (
 ), sent AS (
     UPDATE outbound_messages
     SET state = 'sent', reason = '', updated_at = now()
-    WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held WHERE held.state IN ('built', 'unknown')))
+    WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held WHERE held.state IN ('built', 'unknown', 'spent')))
 ), named AS (
     INSERT INTO outbound_receipts (resource_id, msg_id)
     SELECT posted.resource_id, posted.msg_id FROM posted WHERE posted.resource_id <> ''
@@ -135,20 +135,20 @@ WITH held AS (
 ), refused AS (
     UPDATE outbound_messages
     SET state = 'refused', reason = @reason, updated_at = now()
-    WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held WHERE held.state IN ('built', 'unknown', 'sent')))
+    WHERE msg_id = ANY(ARRAY(SELECT held.msg_id FROM held WHERE held.state IN ('built', 'unknown', 'spent', 'sent')))
 )
 SELECT o.payment_id, o.msg_type, o.msg_id::text AS msg_id, (o.doubts + held.attempts <= 1)::boolean AS only
 FROM held
 CROSS JOIN LATERAL (SELECT * FROM outbox WHERE outbox.msg_id = held.msg_id OFFSET 0) AS o
-WHERE held.state IN ('built', 'unknown', 'sent') AND o.msg_type IN ('pacs.008', 'pacs.004', 'pacs.002');
+WHERE held.state IN ('built', 'unknown', 'spent', 'sent') AND o.msg_type IN ('pacs.008', 'pacs.004', 'pacs.002');
 
 -- name: CloseAnsweredMessages :execrows
 -- Nobody resends a message all of whose orders have ended: the SPI has it.
--- Index: outbound_messages_open, outbox_message, payments_pkey.
+-- Index: outbound_messages_open, outbound_messages_spent, outbox_message, payments_pkey.
 WITH answered AS (
     SELECT m.msg_id
     FROM outbound_messages AS m
-    WHERE m.state IN ('built', 'unknown') AND m.updated_at <= now() - @older_than::interval
+    WHERE (m.state IN ('built', 'unknown') OR m.state = 'spent') AND m.updated_at <= now() - @older_than::interval
       AND (
           SELECT bool_and(p.final IS TRUE) FROM outbox AS o
           LEFT JOIN LATERAL (

@@ -100,28 +100,29 @@ SET closed = true
 WHERE id = ANY(ARRAY(SELECT held.id FROM held))
 RETURNING outbox.payment_id, (outbox.msg_type IN ('pacs.008', 'pacs.004') AND outbox.doubts = 0)::boolean AS undone;
 
--- name: CloseExhausted :execrows
--- Questions, echoes and answers that were sent as often as may be: they are asked anew, or their time is over.
+-- name: EndExhausted :execrows
+-- What was sent as often as may be goes out no more. Questions, echoes and answers are done with that: they are asked anew,
+-- or their time is over. Of an order the SPI is asked; its message may have gone out until now.
 -- Index: outbound_messages_open.
-WITH spent AS (
+WITH exhausted AS (
     SELECT m.msg_id
     FROM outbound_messages AS m
-    WHERE m.state = 'unknown' AND m.attempts >= @attempts::integer AND m.msg_type NOT IN ('pacs.008', 'pacs.004')
+    WHERE m.state IN ('built', 'unknown') AND m.state = 'unknown' AND m.attempts >= @attempts::integer
       AND m.updated_at <= now() - @older_than::interval
     ORDER BY m.updated_at
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE outbound_messages
-SET state = 'closed', updated_at = now()
-WHERE msg_id = ANY(ARRAY(SELECT spent.msg_id FROM spent));
+SET state = CASE WHEN msg_type IN ('pacs.008', 'pacs.004') THEN 'spent' ELSE 'closed' END, updated_at = now()
+WHERE msg_id = ANY(ARRAY(SELECT exhausted.msg_id FROM exhausted));
 
 -- name: OutboundDoubts :many
--- Index: outbound_messages_open.
+-- Index: outbound_messages_open, outbound_messages_spent.
 SELECT m.channel::text AS channel,
        count(*) FILTER (WHERE m.state = 'built')::bigint AS built,
-       count(*) FILTER (WHERE m.state = 'unknown')::bigint AS unknown,
-       count(*) FILTER (WHERE m.state = 'unknown' AND m.attempts >= @attempts::integer)::bigint AS exhausted,
+       count(*) FILTER (WHERE m.state <> 'built')::bigint AS unknown,
+       count(*) FILTER (WHERE m.state = 'spent' OR m.state = 'unknown' AND m.attempts >= @attempts::integer)::bigint AS exhausted,
        extract(epoch FROM now() - min(m.built_at))::float8 AS oldest_seconds
 FROM outbound_messages AS m
-WHERE m.state IN ('built', 'unknown')
+WHERE m.state IN ('built', 'unknown') OR m.state = 'spent'
 GROUP BY m.channel;

@@ -56,7 +56,11 @@
 //	                           at most Attempts times in all
 //
 // An unknown message is sent no more once pacs.002 made all its payments final; it is
-// closed then. After Attempts times it is left to the enquiries of the payments service.
+// closed then. After Attempts times it is spent, and never sent again: once no copy may go
+// out any more, what the SPI says of the order when it is asked is the end of it. Sending it more
+// and more rarely instead would leave the customer without an end for as long, and beyond
+// the 24 hours for which the SPI knows an order by its identifier (a return has no time of
+// its own that would make it too late) a copy could be a second order.
 //
 // # Halting
 //

@@ -93,3 +93,33 @@ func TestWhatTheSPIHasNoEntryOfEndsWhenItsTimeIsOver(t *testing.T) {
 	_, dead := w.dead()
 	require.Zero(t, dead)
 }
+
+// The bank answered 503 until the attempts were spent: the SPI's "not settled" ends such an order, once its last copy is
+// older than the SPI's limit.
+func TestAnOrderWhoseAttemptsAreSpentEndsByAsking(t *testing.T) {
+	t.Parallel()
+	const limit = 1500 * time.Millisecond
+	w := newWorldWith(t, 0, func(c *inbound.Config) {
+		c.SettleWithin, c.AnswerMargin, c.InfoMargin = limit, time.Millisecond, time.Millisecond
+	})
+	pass := func() {
+		from := time.Now()
+		require.Eventually(t, func() bool { return time.Since(from) > limit+100*time.Millisecond }, long, 10*time.Millisecond)
+	}
+	id, row := w.order()
+	msg := w.build(2, row)
+	require.NoError(t, w.books.Outbound.Unknown(t.Context(), []pix.MsgID{msg}, "503"))
+	says := func() pix.State {
+		w.handle(w.receive(notification(t, id, iso20022.Debit, iso20022.NotSettled, "", "")))
+		return w.state(string(id))
+	}
+	pass()
+	require.NoError(t, w.books.Outbound.Tidy(t.Context(), 3, 0))
+	require.Equal(t, pix.Unknown, says(), "it may go out a third time")
+	require.NoError(t, w.books.Outbound.Tidy(t.Context(), 2, 0))
+	require.Equal(t, pix.Unknown, says(), "its last copy may have gone out just now")
+	pass()
+	require.Equal(t, pix.Rejected, says())
+	_, dead := w.dead()
+	require.Zero(t, dead)
+}
