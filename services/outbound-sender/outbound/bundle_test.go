@@ -105,6 +105,8 @@ func TestJudge(t *testing.T) {
 		{answer(transport.Rejected, 400, icom.ProblemInvalidHeader), barred},
 		{answer(transport.Rejected, 400, icom.ProblemCharset), barred},
 		{answer(transport.Rejected, 400, "badRequest"), declined},
+		{answer(transport.Rejected, 400, ""), barred}, // nginx, which does not accept the certificate
+		{&transport.Error{Kind: transport.Rejected, Status: 400, ProblemType: "about:blank"}, barred},
 		{answer(transport.Rejected, 413, ""), declined},
 		{answer(transport.Rejected, 408, ""), slow},
 	} {

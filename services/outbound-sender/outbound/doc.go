@@ -47,7 +47,8 @@
 //	408                        counted down; again after a back-off
 //	401, 403 to 407, 411, 415, counted down; the channel halts: it is about how we ask, not about
 //	421, 426, 431, and 400     what. See below.
-//	about headers or charset
+//	about headers or charset,
+//	or without a problem document
 //	other 4xx                  counted down; a batch is taken apart and each message goes alone;
 //	                           a message that is refused alone is refused: never repeated, its
 //	                           payments are rejected, as nothing was stored
@@ -70,6 +71,8 @@
 // the bus, readiness says why, and after a pause that grows a single message tries
 // whether the bank still refuses. The same happens after RefusalsInARow messages were
 // refused one after the other without one that was accepted: then it is not the messages.
+// While the channel is halted no refusal is one of a message: the next try is another
+// message's, and once the bank accepts one, what was really refused is refused alone again.
 //
 // # A sender that dies
 //

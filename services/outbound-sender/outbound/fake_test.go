@@ -44,6 +44,7 @@ type bench struct {
 	mu       sync.Mutex
 	lines    []string
 	posts    int
+	posted   []string // the messages of the latest POST
 	storeErr error
 	lost     error    // the answer of the next Withdraw, which is done
 	answers  []string // of deliveries
@@ -143,6 +144,14 @@ func (b *bench) Send(ctx context.Context, r transport.SendRequest) (transport.Se
 	b.mu.Lock()
 	b.posts++
 	n := b.posts
+	b.posted = nil
+	for _, payload := range r.Messages {
+		for id, m := range b.messages {
+			if string(m.Payload) == string(payload) {
+				b.posted = append(b.posted, b.names[id])
+			}
+		}
+	}
 	b.mu.Unlock()
 	b.tell("post %d at %v", len(r.Messages), b.at())
 	x := transport.Exchange{FirstByte: b.clk.Now().Boot, Complete: true}

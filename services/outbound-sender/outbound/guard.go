@@ -109,6 +109,13 @@ func (g *guard) bar(err error) time.Duration {
 	return pause
 }
 
+// halted reports that the bank refuses how it is asked, and has accepted nothing since.
+func (g *guard) halted() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.halt != nil
+}
+
 // accepted says that the bank took a message, which ends a halt.
 func (g *guard) accepted() {
 	g.mu.Lock()

@@ -62,7 +62,8 @@ func judge(err error) verdict {
 }
 
 // judgeRefusal tells a fault of the messages from one of the asking. The ICOM looks at neither
-// syntax nor signature of what is posted, so most of its refusals are about the asking.
+// syntax nor signature of what is posted, so most of its refusals are about the asking. It says why in a problem document;
+// a 400 without one is of something on the way, which does not accept our certificate or our headers.
 func judgeRefusal(e *transport.Error) verdict {
 	switch e.Status {
 	case http.StatusRequestTimeout:
@@ -77,8 +78,14 @@ func judgeRefusal(e *transport.Error) verdict {
 	case icom.ProblemInvalidHeader, icom.ProblemCharset, icom.ProblemForbidden:
 		return barred
 	}
+	if e.Status == http.StatusBadRequest && (e.ProblemType == "" || e.ProblemType == noType) {
+		return barred
+	}
 	return declined
 }
+
+// noType is the type of a problem document that says no more than the status (RFC 7807).
+const noType = "about:blank"
 
 // maxReason bounds what is noted about an ending, in bytes.
 const maxReason = 300

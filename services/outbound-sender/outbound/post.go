@@ -100,6 +100,9 @@ func tries(batch []*parcel) []store.Try {
 
 // settle decides by the verdict how the channel goes on, and records it beside the next POST.
 func (c *channel) settle(working, recording context.Context, v verdict, batch []*parcel, resources []string, err error) {
+	if v == declined && c.guard.halted() {
+		v = barred // what was refused in a row is not the messages' fault, and one refusal more proves nothing against this one
+	}
 	if v == declined && len(batch) > 1 {
 		for _, p := range batch {
 			p.alone = true
@@ -165,7 +168,8 @@ func (c *channel) conclude(recording context.Context, what string, batch []*parc
 }
 
 // putBack records that the bank stored nothing of a batch, which then is ready again. With
-// release other replicas may have it at once. It is tried once: after an error it may be done, and done
+// release other replicas may have it at once, and here others go before it: a message that keeps the channel halted must
+// not be the only one that tries. It is tried once: after an error it may be done, and done
 // again it would take back the attempt of whoever has the message by then. What is not taken back
 // counts as unknown for whoever finds it.
 func (c *channel) putBack(recording context.Context, batch []*parcel, release bool) {
@@ -183,7 +187,11 @@ func (c *channel) putBack(recording context.Context, batch []*parcel, release bo
 		for _, p := range batch {
 			p.attempts--
 		}
-		c.q.again(batch)
+		if release {
+			c.q.behind(batch)
+		} else {
+			c.q.again(batch)
+		}
 	})
 }
 

@@ -174,6 +174,11 @@ func (q *queue) again(parcels []*parcel) {
 	q.update(func() { q.ready = append(slices.Clone(parcels), q.ready...) })
 }
 
+// behind puts parcels last that are in hand already.
+func (q *queue) behind(parcels []*parcel) {
+	q.update(func() { q.ready = append(q.ready, parcels...) })
+}
+
 // adopt takes in hand what the store found and returns it, less what was in hand already. Each
 // of it is to be put in front with again, or forgotten.
 func (q *queue) adopt(parcels []*parcel) (fresh []*parcel) {

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -150,6 +151,41 @@ func TestRefusedMessagesInARowHaltTheChannel(t *testing.T) {
 		b.after(4 * time.Second)
 		require.Equal(b, "retry 1s 4", b.answered()[3])
 		require.Len(b, posts(b), 3)
+	})
+}
+
+// While the channel is halted a refusal says nothing about the message that tries, and the next try is another's.
+func TestATryWhileHaltedRejectsNobody(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{RefusalsInARow: 2, HaltFirst: 10 * time.Second, HaltMost: 10 * time.Second}, func(b *bench) {
+		b.slots = 1
+		var accepts atomic.Bool
+		b.answer = func(context.Context, int) error {
+			b.mu.Lock()
+			good := len(b.posted) == 1 && b.posted[0] == "m4"
+			b.mu.Unlock()
+			<-time.After(100 * time.Millisecond)
+			if good && accepts.Load() {
+				return nil
+			}
+			return rejected(413)
+		}
+		b.deliver(1, 4)
+		ends := func() (all []string) {
+			for _, line := range b.story() {
+				if strings.HasPrefix(line, "refused") || strings.HasPrefix(line, "sent") {
+					all = append(all, line)
+				}
+			}
+			return all
+		}
+		b.after(5 * time.Minute)
+		require.Equal(b, []string{"refused m1/1", "refused m2/1"}, ends(), "two in a row, and no more")
+		require.Greater(b, len(posts(b)), 15, "it goes on trying")
+		accepts.Store(true)
+		b.after(time.Minute)
+		require.Equal(b, []string{"refused m1/1", "refused m2/1", "sent m4/1", "refused m3/1"}, ends(), "the bank takes messages, but not this one")
+		require.NoError(b, b.sender.Ready(b.Context()))
 	})
 }
 
