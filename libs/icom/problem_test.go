@@ -31,7 +31,7 @@ func TestParseProblem(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, icom.Problem{Type: "a/b", Title: "T"}, p)
 	require.Equal(t, "b", p.Name())
-	require.Equal(t, "", icom.Problem{}.Name())
+	require.Empty(t, icom.Problem{}.Name())
 
 	for _, s := range []string{
 		"", "erro interno", "<html><body/></html>", "<problem><type>x</type>", "{}",

@@ -504,7 +504,7 @@ func TestNettingAgreesWithAModel(t *testing.T) {
 	for i, lines := range model {
 		want := slices.SortedFunc(maps.Values(lines), func(a, b store.Line) int { return strings.Compare(string(a.Party), string(b.Party)) })
 		got := c.lines(t, ids[i])
-		require.Equal(t, len(want), len(got))
+		require.Len(t, got, len(want))
 		for j := range want {
 			require.Equal(t, want[j], got[j])
 		}

@@ -146,7 +146,7 @@ func (o *Obligations) Book(ctx context.Context, ids []string) (Booking, error) {
 func (o *Obligations) Due(ctx context.Context, limit int) ([]DueObligation, error) {
 	var due []DueObligation
 	err := o.db.call(ctx, "due obligations", func(ctx context.Context, conn db.DBTX) error {
-		rows, err := o.q.DueObligations(ctx, conn, int32(min(limit, math.MaxInt32))) //nolint:gosec // bounded
+		rows, err := o.q.DueObligations(ctx, conn, int32(min(limit, math.MaxInt32)))
 		for _, r := range rows {
 			due = append(due, DueObligation{PaymentID: r.PaymentID, SettledAt: r.SettledAt, Attempts: int(r.Attempts)})
 		}
@@ -161,7 +161,7 @@ func (o *Obligations) Announced(ctx context.Context, tx *Tx, due []DueObligation
 	p := db.ObligationsAnnouncedParams{First: first, Most: most}
 	for _, d := range due {
 		p.Ids = append(p.Ids, d.PaymentID)
-		p.Attempts = append(p.Attempts, int32(min(d.Attempts, math.MaxInt32))) //nolint:gosec // bounded
+		p.Attempts = append(p.Attempts, int32(min(d.Attempts, math.MaxInt32)))
 	}
 	_, err := o.q.ObligationsAnnounced(ctx, tx.tx, p)
 	return translate("obligations announced", err)

@@ -128,7 +128,7 @@ func (o *Outbox) Republished(ctx context.Context, stuck []Operation) error {
 	}
 	p := db.OperationsRepublishedParams{Ids: make([]int64, len(stuck)), Attempts: make([]int32, len(stuck))}
 	for i, op := range stuck {
-		p.Ids[i], p.Attempts[i] = op.ID, int32(min(op.Attempts, math.MaxInt32)) //nolint:gosec // bounded
+		p.Ids[i], p.Attempts[i] = op.ID, int32(min(op.Attempts, math.MaxInt32))
 	}
 	return o.db.call(ctx, "operations republished", func(ctx context.Context, conn db.DBTX) error {
 		_, err := o.q.OperationsRepublished(ctx, conn, p)

@@ -99,7 +99,7 @@ func (b *Inbox) Republished(ctx context.Context, stuck []Stored) error {
 	}
 	p := db.RepublishedParams{Ids: make([]int64, len(stuck)), Attempts: make([]int32, len(stuck))}
 	for i, s := range stuck {
-		p.Ids[i], p.Attempts[i] = s.ID, int32(min(s.Attempts, math.MaxInt32)) //nolint:gosec // bounded
+		p.Ids[i], p.Attempts[i] = s.ID, int32(min(s.Attempts, math.MaxInt32))
 	}
 	return b.db.call(ctx, "republished", func(ctx context.Context, conn db.DBTX) error {
 		_, err := b.q.Republished(ctx, conn, p)

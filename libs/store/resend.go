@@ -18,7 +18,7 @@ type Try struct {
 func attemptParams(tries []Try) (ids []string, attempts []int32) {
 	for _, t := range tries {
 		ids = append(ids, string(t.MsgID))
-		attempts = append(attempts, int32(t.Attempts)) //nolint:gosec // bounded
+		attempts = append(attempts, int32(t.Attempts))
 	}
 	return ids, attempts
 }
@@ -76,8 +76,8 @@ func (o *Outbound) Due(ctx context.Context, channel pix.Channel, r Resend, limit
 	var messages []Message
 	err := o.db.call(ctx, "due", func(ctx context.Context, conn db.DBTX) error {
 		rows, err := o.q.DueMessages(ctx, conn, db.DueMessagesParams{
-			Channel: string(channel), Attempts: int32(r.Attempts), //nolint:gosec // bounded
-			First: r.First, Most: r.Most, LostAfter: r.LostAfter, AtMost: int32(limit), //nolint:gosec // bounded
+			Channel: string(channel), Attempts: int32(r.Attempts),
+			First: r.First, Most: r.Most, LostAfter: r.LostAfter, AtMost: int32(limit),
 		})
 		for _, row := range rows {
 			messages = append(messages, messageOf(db.MessageByResourceRow(row)))
@@ -119,7 +119,7 @@ func (o *Outbound) Tidy(ctx context.Context, attempts int, olderThan time.Durati
 			return err
 		}
 		_, err := o.q.EndExhausted(ctx, conn, db.EndExhaustedParams{
-			Attempts: int32(attempts), OlderThan: olderThan, //nolint:gosec // bounded
+			Attempts: int32(attempts), OlderThan: olderThan,
 		})
 		return err
 	})
@@ -138,7 +138,7 @@ type Doubts struct {
 func (o *Outbound) Doubts(ctx context.Context, attempts int) (map[pix.Channel]Doubts, error) {
 	all := make(map[pix.Channel]Doubts)
 	err := o.db.call(ctx, "doubts", func(ctx context.Context, conn db.DBTX) error {
-		rows, err := o.q.OutboundDoubts(ctx, conn, int32(attempts)) //nolint:gosec // bounded
+		rows, err := o.q.OutboundDoubts(ctx, conn, int32(attempts))
 		for _, r := range rows {
 			all[pix.Channel(r.Channel)] = Doubts{
 				Built: r.Built, Unknown: r.Unknown, Exhausted: r.Exhausted,

@@ -23,7 +23,7 @@ type DeadLetter struct {
 func (b *Inbox) DeadLetters(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
 	var letters []DeadLetter
 	err := b.db.call(ctx, "dead letters", func(ctx context.Context, conn db.DBTX) error {
-		rows, err := b.q.DeadLetters(ctx, conn, db.DeadLettersParams{After: after, AtMost: int32(limit)}) //nolint:gosec // small
+		rows, err := b.q.DeadLetters(ctx, conn, db.DeadLettersParams{After: after, AtMost: int32(limit)})
 		for _, r := range rows {
 			letters = append(letters, DeadLetter{
 				ID: r.ID, BuriedAt: r.BuriedAt, Source: r.Source, MessageID: r.MessageID, MsgType: r.MsgType, Reason: r.Reason,

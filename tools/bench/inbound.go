@@ -167,9 +167,9 @@ func bare(ctx context.Context, s *stage.Stage) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range lease.MaxSlots {
 		tr := &http.Transport{
-			TLSClientConfig: &tls.Config{
+			TLSClientConfig: &tls.Config{ //nolint:gosec // 1.2 is what the ICOM speaks
 				Certificates: []tls.Certificate{cert}, RootCAs: roots, ServerName: "localhost",
-				MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, //nolint:gosec // what the ICOM speaks
+				MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
 			},
 			MaxConnsPerHost: 1, DisableCompression: true,
 		}

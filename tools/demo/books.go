@@ -152,12 +152,12 @@ func (t *troupe) settle(ctx context.Context, r *Report, p *stage.Participant, sp
 		if row.Direction != pix.Out || row.Kind != pix.Payment {
 			continue
 		}
-		switch {
-		case row.State == pix.Settled:
+		switch row.State {
+		case pix.Settled:
 			out.Settled++
-		case row.State == pix.Rejected:
+		case pix.Rejected:
 			out.Rejected++
-		default:
+		case pix.Created, pix.Sent, pix.Unknown, pix.Accepted:
 			out.UnknownOpen++
 		}
 	}

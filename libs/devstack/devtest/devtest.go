@@ -230,7 +230,10 @@ func NATS(t testing.TB) *devstack.NATS {
 }
 
 // OwnNATS starts a NATS server for this test alone and ends it with the test.
-func OwnNATS(t testing.TB) *devstack.NATS { return OwnNATSWith(t, devstack.NATSOptions{}) }
+func OwnNATS(t testing.TB) *devstack.NATS {
+	t.Helper()
+	return OwnNATSWith(t, devstack.NATSOptions{})
+}
 
 // OwnNATSWith is OwnNATS with options.
 func OwnNATSWith(t testing.TB, o devstack.NATSOptions) *devstack.NATS {

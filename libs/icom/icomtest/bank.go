@@ -84,7 +84,7 @@ func (b *Bank) Serve(ctx context.Context, channel pix.Channel, ln net.Listener) 
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { b.sweep(ctx, channel) })
-	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
 	for {
 		raw, err := ln.Accept()

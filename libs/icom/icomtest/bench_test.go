@@ -24,7 +24,7 @@ func BenchmarkRead(b *testing.B) {
 	require.NoError(b, err)
 	conn, err := tls.Dial("tcp", bank.Addr(pix.CPM), cfg)
 	require.NoError(b, err)
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // the measurement is over
 	br := bufio.NewReaderSize(conn, 64<<10)
 	body := make([]byte, 4096)
 	bodies := make([][]byte, icom.MaxMessages)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -117,7 +118,7 @@ func messages(t *testing.T, resp *http.Response) (ids []string, bodies []string)
 	r := multipart.NewReader(resp.Body, params["boundary"])
 	for {
 		p, err := r.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return ids, bodies
 		}
 		require.NoError(t, err)

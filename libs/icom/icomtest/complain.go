@@ -62,7 +62,7 @@ func (s sent) fault(ispb pix.ISPB) string {
 // sender's own queue. The bank looks at the envelope only and verifies no signature.
 func (c *conn) complain(received Received) {
 	var s sent
-	why := ""
+	var why string
 	if err := xml.Unmarshal(received.Body, &s); err != nil {
 		why = "XML is not well-formed: " + err.Error()
 	} else {

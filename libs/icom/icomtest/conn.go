@@ -51,8 +51,8 @@ func (b *Bank) serveConn(ctx context.Context, channel pix.Channel, raw net.Conn)
 		bank: b, channel: channel, id: b.connections.Add(1), tcp: raw,
 		tls: tls.Server(raw, b.tls), remote: raw.RemoteAddr().String(),
 	}
-	defer raw.Close()
-	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer raw.Close() //nolint:errcheck // nothing is left to be written
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer stop()
 	ispb, err := c.handshake(ctx)
 	if err != nil {

@@ -39,7 +39,7 @@ func controlled(t *testing.T, b *icomtest.Bank) func(method, target, body string
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded") // as curl -d says
 		resp, err := transport.RoundTrip(req)
 		require.NoError(t, err)
-		defer resp.Body.Close()
+		defer resp.Body.Close() //nolint:errcheck // read to its end
 		text, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		return resp.StatusCode, string(text)

@@ -2,7 +2,6 @@ package icomtest_test
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -166,5 +165,5 @@ func TestStartFailsTheTestThatBrokeARule(t *testing.T) {
 	require.NoError(t, c.conn.Close())
 	tb.cleanup()
 	require.Len(t, tb.failures, 1)
-	require.True(t, strings.Contains(tb.failures[0], "X-Trace"), tb.failures)
+	require.Contains(t, tb.failures[0], "X-Trace")
 }

@@ -160,8 +160,14 @@ func TestFeedKeepsItsRate(t *testing.T) {
 func TestConfigIsValidated(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []icomtest.Config{
-		{Cap: -1}, {Limit: -1}, {CountBy: "bytes"}, {Hold: -1}, {StreamExpiry: time.Second},
-		{MaxBody: -1}, {Timeline: -1}, {MaxViolations: -1},
+		{Cap: -1},
+		{Limit: -1},
+		{CountBy: "bytes"},
+		{Hold: -1},
+		{StreamExpiry: time.Second},
+		{MaxBody: -1},
+		{Timeline: -1},
+		{MaxViolations: -1},
 	} {
 		_, err := icomtest.New(cfg)
 		require.Error(t, err, "%+v", cfg)

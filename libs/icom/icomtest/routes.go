@@ -102,9 +102,9 @@ func (c *conn) serve(ctx context.Context, t task) *answer {
 		return c.send(t)
 	case KindDelete:
 		return c.stop(t)
-	default:
-		return c.pull(ctx, t)
+	case KindStart, KindPull, KindCatalog, KindOther:
 	}
+	return c.pull(ctx, t)
 }
 
 func method(k Kind) string {
@@ -113,9 +113,9 @@ func method(k Kind) string {
 		return http.MethodPost
 	case KindDelete:
 		return http.MethodDelete
-	default:
-		return http.MethodGet
+	case KindStart, KindPull, KindCatalog, KindOther:
 	}
+	return http.MethodGet
 }
 
 // tooMany is 429; retry below a second counts as one, zero gives no Retry-After.

@@ -59,7 +59,7 @@ func readUntilItFails(addr string, cfg *tls.Config) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // the client fails on purpose
 	br := bufio.NewReader(conn)
 	cursor := icom.PathStreamStart(bankA)
 	for range 50 {

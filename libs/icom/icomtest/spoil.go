@@ -37,7 +37,7 @@ func (s *spoiler) parts(how Malformed, parts []part) {
 		body := bytes.Repeat([]byte(" "), oversizeBytes)
 		copy(body, first.body)
 		first.body = body
-	default:
+	case NoBoundary, NoCursor, TruncatedMultipart, NotGzip, GzipBomb: // around the messages
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *spoiler) answer(how Malformed, a *answer) {
 	case GzipBomb:
 		a.set("Content-Encoding", "gzip")
 		a.body = s.explosive()
-	default:
+	case NoResourceID, WrongCharset, BrokenXML, Oversize: // inside the parts
 	}
 }
 

@@ -53,7 +53,7 @@ func Start(tb TB, cfg Config) *Bank {
 func (b *Bank) Listen(ctx context.Context) (stop func() error, err error) {
 	listeners := make(map[pix.Channel]net.Listener)
 	for _, channel := range pix.Channels() {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			for _, open := range listeners {
 				err = errors.Join(err, open.Close())

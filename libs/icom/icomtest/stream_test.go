@@ -74,7 +74,7 @@ func TestSingleMessageHasItsIdentifierOnTop(t *testing.T) {
 	resp := c.do(http.MethodGet, icom.PathStreamStart(bankA), "", "Accept: application/xml")
 	require.Equal(t, icom.TypeMessage, resp.Header.Get("Content-Type"))
 	require.Equal(t, ids[0], resp.Header.Get(icom.HeaderResourceID))
-	require.EqualValues(t, 1, b.Report().Participant(pix.CSM, bankA).Queued)
+	require.Equal(t, 1, b.Report().Participant(pix.CSM, bankA).Queued)
 	_, err := icom.ParseResourceID(ids[0])
 	require.NoError(t, err)
 }

@@ -52,7 +52,7 @@ func (p *Publisher) refuse(ctx context.Context, row store.Stored, cause error) e
 		return fmt.Errorf("burying a message: %w", err)
 	}
 	p.forget(row)
-	if err != nil {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	p.m.deadLetters.WithLabelValues(string(row.Channel), refused).Inc()
