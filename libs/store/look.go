@@ -27,6 +27,17 @@ func (b *Inbox) Look(ctx context.Context, messageID, source string) (Look, error
 	return l, err
 }
 
+// Failed counts that the consumer of a message failed with it by a fault of its own, and returns how often that is now:
+// deliveries tell no such thing, as one that found the database away is one as well. ErrNotFound: it is not open.
+func (b *Inbox) Failed(ctx context.Context, messageID, source string) (int, error) {
+	var n int32
+	err := b.db.call(ctx, "failed", func(ctx context.Context, conn db.DBTX) (err error) {
+		n, err = b.q.Failed(ctx, conn, db.FailedParams{MessageID: messageID, Source: source})
+		return err
+	})
+	return int(n), err
+}
+
 // DeadLetterTx copies a message to the dead letters, in the transaction that closes it with
 // MarkDoneTx: it counts as dead then. ErrNotFound: there is no such message.
 func (b *Inbox) DeadLetterTx(ctx context.Context, tx *Tx, messageID, source, reason string) error {

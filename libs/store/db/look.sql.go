@@ -98,6 +98,26 @@ func (q *Queries) EnquiriesDue(ctx context.Context, db DBTX, arg EnquiriesDuePar
 	return items, nil
 }
 
+const failed = `-- name: Failed :one
+UPDATE inbox_open
+SET failures = failures + 1
+WHERE id = (SELECT i.id FROM inbox AS i WHERE i.message_id = $1::text AND i.source = $2::text)
+RETURNING failures::integer AS failures
+`
+
+type FailedParams struct {
+	MessageID string
+	Source    string
+}
+
+// Index: inbox_once, inbox_open_pkey.
+func (q *Queries) Failed(ctx context.Context, db DBTX, arg FailedParams) (int32, error) {
+	row := db.QueryRow(ctx, failed, arg.MessageID, arg.Source)
+	var failures int32
+	err := row.Scan(&failures)
+	return failures, err
+}
+
 const look = `-- name: Look :one
 SELECT now()::timestamptz AS at,
        EXISTS (

@@ -33,6 +33,7 @@ CREATE TABLE inbox_open (
     received_at  timestamptz NOT NULL DEFAULT now(),
     published_at timestamptz,
     attempts     inbox_attempts NOT NULL DEFAULT 0,
+    failures     inbox_attempts NOT NULL DEFAULT 0,
     source       text COLLATE "C" NOT NULL,
     message_id   text COLLATE "C" NOT NULL
 ) WITH (
@@ -44,6 +45,7 @@ CREATE TABLE inbox_open (
 
 COMMENT ON COLUMN inbox_open.published_at IS 'when it was last handed to the bus; null: received only';
 COMMENT ON COLUMN inbox_open.attempts IS 'how often it went out again after the first publication';
+COMMENT ON COLUMN inbox_open.failures IS 'how often its consumer failed with it by a fault of its own';
 
 -- +goose Down
 DROP TABLE inbox_open;

@@ -6,6 +6,13 @@ SELECT now()::timestamptz AS at,
            WHERE o.id = (SELECT i.id FROM inbox AS i WHERE i.message_id = @message_id::text AND i.source = @source::text)
        ) AS open;
 
+-- name: Failed :one
+-- Index: inbox_once, inbox_open_pkey.
+UPDATE inbox_open
+SET failures = failures + 1
+WHERE id = (SELECT i.id FROM inbox AS i WHERE i.message_id = @message_id::text AND i.source = @source::text)
+RETURNING failures::integer AS failures;
+
 -- name: DeadLetter :execrows
 -- As Bury, for a message that its consumer closes itself.
 -- Index: inbox_once, dead_letters_once.

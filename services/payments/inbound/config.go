@@ -22,7 +22,8 @@ type Config struct {
 	Concurrency int
 	// Prefetch is how many more the bus may have handed over. Default 64.
 	Prefetch int
-	// MaxDeliveries is after how many failed deliveries a fault of ours makes a message a dead letter. Default 5.
+	// MaxDeliveries is after how many failures by a fault of ours a message is a dead letter; deliveries that found the
+	// database away are none. Default 5.
 	MaxDeliveries int
 	// TxTimeout bounds one transaction. Default 5 s.
 	TxTimeout time.Duration

@@ -67,6 +67,6 @@
 //	signature, syntax, addressee, unknown type or id    dead letter with its reason, metric, alarm
 //	Postgres away, commit unknown                       not acknowledged: it comes again, however often
 //	the core silent                                     decision.WhenSilent
-//	a fault of ours, again and again                    after MaxDeliveries a dead letter
+//	a fault of ours, again and again                    counted with the message, after MaxDeliveries a dead letter
 //	the bus away after the commit                       the announcer finds the rows in the table
 package inbound

@@ -152,26 +152,56 @@ var errClosed = errors.New("the message is done already")
 // earlier delivery. An error means that nothing happened and the message should come again.
 func (p *Processor) Handle(ctx context.Context, m bus.Inbound) error {
 	a := arrival{Inbound: m, began: p.deps.Clock.Now()}
-	look, err := p.deps.Books.Inbox.Look(ctx, m.MessageID, m.Source)
+	err := p.process(ctx, &a)
+	if err == nil || passes(err) {
+		return err
+	}
+	return p.failed(ctx, a, err)
+}
+
+func (p *Processor) process(ctx context.Context, a *arrival) error {
+	look, err := p.deps.Books.Inbox.Look(ctx, a.MessageID, a.Source)
 	if err != nil {
 		return err
 	}
 	if !look.Open {
-		p.m.messages.WithLabelValues(typeLabel(m.MsgType), repeated).Inc()
+		p.m.messages.WithLabelValues(typeLabel(a.MsgType), repeated).Inc()
 		return nil
 	}
 	a.at = look.At
-	do, err := p.plan(ctx, &a)
+	do, err := p.plan(ctx, a)
 	if d, ok := errors.AsType[dead](err); ok {
-		return p.commit(ctx, a, func(_ context.Context, _ *store.Tx, out *outcome) error {
-			out.dead = append(out.dead, d)
-			return nil
-		})
+		return p.commit(ctx, *a, bury(d))
 	}
 	if err != nil {
 		return err
 	}
-	return p.commit(ctx, a, do)
+	return p.commit(ctx, *a, do)
+}
+
+// passes reports a failure that is nobody's fault: it may come as often as it likes.
+func passes(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, errNotYet)
+}
+
+// failed counts a failure of ours. The last that may be makes the message a dead letter.
+func (p *Processor) failed(ctx context.Context, a arrival, cause error) error {
+	n, err := p.deps.Books.Inbox.Failed(ctx, a.MessageID, a.Source)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	if n < p.cfg.MaxDeliveries {
+		return cause
+	}
+	return p.commit(ctx, a, bury(dead{deadFault, fmt.Sprintf("failed %d times, at last: %v", n, cause)}))
+}
+
+// bury is the effect of what is a dead letter and nothing else.
+func bury(d dead) effect {
+	return func(_ context.Context, _ *store.Tx, out *outcome) error {
+		out.dead = append(out.dead, d)
+		return nil
+	}
 }
 
 // plan reads the message, asks whom must be asked, and returns what is to be done.
@@ -282,22 +312,14 @@ func (p *Processor) believe(a arrival, out outcome) {
 	}
 }
 
-// poison buries what failed again and again, unless the failures are nobody's fault.
-func (p *Processor) poison(ctx context.Context, d bus.Delivery, cause error) error {
-	if errors.Is(cause, store.ErrUnavailable) || errors.Is(cause, context.Canceled) || errors.Is(cause, errNotYet) {
+// poison takes a delivery off the bus that is no message of the inbox. Of those that are the table counts what they failed by.
+func (p *Processor) poison(_ context.Context, d bus.Delivery, cause error) error {
+	if _, err := d.Inbound(); err == nil {
 		return cause
 	}
-	m, err := d.Inbound()
-	if err != nil {
-		p.m.deadLetters.WithLabelValues(string(deadFault)).Inc()
-		p.log.Error("a delivery is none of the inbox", slog.String("subject", d.Subject), slog.Any("error", err))
-		return nil // nothing in the tables says that it exists
-	}
-	a := arrival{Inbound: m, began: p.deps.Clock.Now()}
-	return p.commit(ctx, a, func(_ context.Context, _ *store.Tx, out *outcome) error {
-		out.dead = append(out.dead, dead{deadFault, fmt.Sprintf("failed %d times, at last: %v", d.Deliveries, cause)})
-		return nil
-	})
+	p.m.deadLetters.WithLabelValues(string(deadFault)).Inc()
+	p.log.Error("a delivery is none of the inbox", slog.String("subject", d.Subject), slog.Any("error", cause))
+	return nil // nothing in the tables says that it exists
 }
 
 // kept is the effect of what stays in the inbox for others to read.

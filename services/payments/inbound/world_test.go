@@ -82,7 +82,8 @@ func (s skewed) Now() clock.Reading {
 
 func newWorld(t *testing.T) *world { return newWorldWith(t, 0, nil) }
 
-func newWorldWith(t *testing.T, skew time.Duration, change func(*inbound.Config)) *world {
+// newWorldWith also puts other parts in place of the true ones.
+func newWorldWith(t *testing.T, skew time.Duration, change func(*inbound.Config), others ...func(*inbound.Deps)) *world {
 	t.Helper()
 	dsn := devtest.Postgres(t)
 	require.NoError(t, store.Migrate(t.Context(), dsn))
@@ -98,12 +99,12 @@ func newWorldWith(t *testing.T, skew time.Duration, change func(*inbound.Config)
 	require.NoError(t, err)
 	w.signer, err = spi.Signer()
 	require.NoError(t, err)
-	w.processor = w.start(skew, change)
+	w.processor = w.start(skew, change, others...)
 	return w
 }
 
 // start makes a processor with a core of its own.
-func (w *world) start(skew time.Duration, change func(*inbound.Config)) *inbound.Processor {
+func (w *world) start(skew time.Duration, change func(*inbound.Config), others ...func(*inbound.Deps)) *inbound.Processor {
 	w.t.Helper()
 	keys := corebank.Keys{{ID: "k", Secret: []byte(strings.Repeat("s", 32))}}
 	bank, err := corebanktest.New(corebanktest.Config{Keys: keys})
@@ -128,9 +129,13 @@ func (w *world) start(skew time.Duration, change func(*inbound.Config)) *inbound
 	if change != nil {
 		change(&cfg)
 	}
-	p, err := inbound.New(cfg, inbound.Deps{
+	deps := inbound.Deps{
 		Verifier: verifier, Core: core, Announcer: w, Books: w.books, Clock: clk, Log: log, Metrics: w.metrics,
-	})
+	}
+	for _, other := range others {
+		other(&deps)
+	}
+	p, err := inbound.New(cfg, deps)
 	require.NoError(w.t, err)
 	return p
 }

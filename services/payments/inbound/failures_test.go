@@ -1,0 +1,75 @@
+package inbound_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cabine-pix/cabine/libs/corebank"
+	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/store"
+	"github.com/cabine-pix/cabine/services/payments/decision"
+	"github.com/cabine-pix/cabine/services/payments/inbound"
+)
+
+// faulty is a decider with a fault in it, for so many questions.
+type faulty struct {
+	inbound.Decider
+	times int
+}
+
+func (f *faulty) Decide(ctx context.Context, q corebank.Question, left time.Duration) (decision.Verdict, error) {
+	if f.times > 0 {
+		f.times--
+		return decision.Verdict{}, errors.New("index out of range")
+	}
+	return f.Decider.Decide(ctx, q, left)
+}
+
+// After an hour without the database a message was delivered often, and has failed by no fault of ours once.
+func TestOnlyFailuresOfOurOwnBuryAMessage(t *testing.T) {
+	t.Parallel()
+	var core *faulty
+	w := newWorldWith(t, 0, nil, func(d *inbound.Deps) {
+		core = &faulty{Decider: d.Core, times: 4}
+		d.Core = core
+	})
+	outage := func(m string, handle func(context.Context) error) {
+		away, end := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		defer end()
+		for range 20 {
+			require.ErrorIs(t, handle(away), store.ErrUnavailable, m)
+		}
+	}
+	p := transfer(t)
+	m := w.receive(pacs008(p))
+	handle := func(ctx context.Context) error { return w.processor.Handle(ctx, m) }
+	for range 4 {
+		outage("before each", handle)
+		require.ErrorContains(t, handle(t.Context()), "index out of range")
+	}
+	outage("after all", handle)
+	require.NoError(t, handle(t.Context()), "the fault has passed")
+	require.Equal(t, pix.Accepted, w.state(string(p.EndToEndID)))
+	_, dead := w.dead()
+	require.Zero(t, dead)
+
+	core.times = 5
+	m = w.receive(pacs008(transfer(t)))
+	for range 4 {
+		require.Error(t, handle(t.Context()))
+	}
+	require.EqualValues(t, 1, w.open())
+	require.NoError(t, handle(t.Context()))
+	kinds, dead := w.dead()
+	require.Equal(t, map[string]int{"fault": 1}, kinds)
+	require.EqualValues(t, 1, dead)
+	letters, err := w.books.Inbox.DeadLetters(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, "fault: failed 5 times, at last: index out of range", letters[0].Reason)
+	require.NoError(t, handle(t.Context()), "closed")
+	require.Zero(t, core.times)
+}
