@@ -65,6 +65,8 @@
 // # When something fails
 //
 //	signature, syntax, addressee, unknown type or id    dead letter with its reason, metric, alarm
+//	signed by a certificate that we do not know, or     alarm; comes again, maybe to a replica that has it;
+//	that is out of its time by our clock                after MaxDeliveries a dead letter
 //	Postgres away, commit unknown                       not acknowledged: it comes again, however often
 //	the core silent                                     decision.WhenSilent
 //	a fault of ours, again and again                    counted with the message, after MaxDeliveries a dead letter

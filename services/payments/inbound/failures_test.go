@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/corebank"
 	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/signature"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/payments/decision"
 	"github.com/cabine-pix/cabine/services/payments/inbound"
@@ -72,4 +74,56 @@ func TestOnlyFailuresOfOurOwnBuryAMessage(t *testing.T) {
 	require.Equal(t, "fault: failed 5 times, at last: index out of range", letters[0].Reason)
 	require.NoError(t, handle(t.Context()), "closed")
 	require.Zero(t, core.times)
+}
+
+// behind is a verifier of a replica that has not got the SPI's new certificate, or has a wrong clock, for so many messages.
+type behind struct {
+	inbound.Verifier
+	reason signature.Reason
+	times  int
+}
+
+func (b *behind) Verify(message []byte) (*x509.Certificate, error) {
+	if b.times > 0 {
+		b.times--
+		return nil, &signature.Error{Reason: b.reason, Detail: "none"}
+	}
+	return b.Verifier.Verify(message)
+}
+
+func TestWhatMayBeTheFaultOfOurCertificatesComesAgain(t *testing.T) {
+	t.Parallel()
+	var verifier *behind
+	w := newWorldWith(t, 0, nil, func(d *inbound.Deps) {
+		verifier = &behind{Verifier: d.Verifier}
+		d.Verifier = verifier
+	})
+	for _, reason := range []signature.Reason{signature.UnknownCertificate, signature.NotInForce} {
+		verifier.reason, verifier.times = reason, 4
+		p := transfer(t)
+		m := w.receive(pacs008(p))
+		for range 4 {
+			require.ErrorContains(t, w.processor.Handle(t.Context(), m), string(reason))
+		}
+		w.handle(m)
+		require.Equal(t, pix.Accepted, w.state(string(p.EndToEndID)))
+
+		verifier.times = 5
+		m = w.receive(pacs008(transfer(t)))
+		for range 4 {
+			require.Error(t, w.processor.Handle(t.Context(), m))
+		}
+		w.handle(m)
+		require.Zero(t, w.open())
+	}
+	kinds, _ := w.dead()
+	require.Equal(t, map[string]int{"signature": 2}, kinds)
+	require.Equal(t, map[string]int{"unknown_certificate": 9, "certificate_not_in_force": 9}, w.counter("cabine_payments_unverified_total", "reason"))
+
+	// What was changed on the way is nobody's fault here.
+	verifier.reason, verifier.times = signature.WrongDigest, 1
+	w.handle(w.receive(pacs008(transfer(t))))
+	kinds, dead := w.dead()
+	require.Equal(t, map[string]int{"signature": 3}, kinds)
+	require.EqualValues(t, 3, dead)
 }

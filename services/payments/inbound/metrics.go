@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/signature"
 )
 
 type metrics struct {
@@ -15,6 +16,7 @@ type metrics struct {
 	moves          *prometheus.CounterVec
 	contradictions prometheus.Counter
 	refusals       *prometheus.CounterVec
+	unverified     *prometheus.CounterVec
 }
 
 // How a message ended.
@@ -58,6 +60,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		contradictions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cabine_payments_contradictions_total", Help: "Times that the SPI contradicted a final state of our books. Any is an alarm.",
 		}),
+		unverified: counter("cabine_payments_unverified_total",
+			"Times that a signature could not be judged by our certificates or our clock; the message comes again. Any is an alarm.", "reason"),
 		refusals: counter("cabine_payments_refusals_total", "Incoming payments and returns refused by our own rules.", "why"),
 	}
 	for _, t := range append(msgTypes(), "other") {
@@ -74,7 +78,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, why := range []string{refusedLate, refusedOriginal, refusedExceeds} {
 		m.refusals.WithLabelValues(why)
 	}
-	for _, c := range []prometheus.Collector{m.messages, m.seconds, m.deadLetters, m.moves, m.contradictions, m.refusals} {
+	for _, reason := range []signature.Reason{signature.UnknownCertificate, signature.NotInForce} {
+		m.unverified.WithLabelValues(string(reason))
+	}
+	for _, c := range []prometheus.Collector{m.messages, m.seconds, m.deadLetters, m.moves, m.contradictions, m.refusals, m.unverified} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

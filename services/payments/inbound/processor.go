@@ -16,6 +16,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/corebank"
 	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
+	"github.com/cabine-pix/cabine/libs/signature"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/payments/decision"
 )
@@ -193,7 +194,11 @@ func (p *Processor) failed(ctx context.Context, a arrival, cause error) error {
 	if n < p.cfg.MaxDeliveries {
 		return cause
 	}
-	return p.commit(ctx, a, bury(dead{deadFault, fmt.Sprintf("failed %d times, at last: %v", n, cause)}))
+	kind := deadFault
+	if _, ok := errors.AsType[*signature.Error](cause); ok {
+		kind = deadSignature
+	}
+	return p.commit(ctx, a, bury(dead{kind, fmt.Sprintf("failed %d times, at last: %v", n, cause)}))
 }
 
 // bury is the effect of what is a dead letter and nothing else.
@@ -232,8 +237,8 @@ func (p *Processor) plan(ctx context.Context, a *arrival) (effect, error) {
 
 // read believes a message: the SPI signed it, it is what its schema says, and it is for us.
 func (p *Processor) read(a *arrival) (iso20022.Document, error) {
-	if _, err := p.deps.Verifier.Verify(a.Payload); err != nil {
-		return nil, dead{deadSignature, err.Error()}
+	if err := p.verify(a); err != nil {
+		return nil, err
 	}
 	env, err := p.cfg.Versions.Parse(a.Payload)
 	if err != nil {
@@ -248,6 +253,20 @@ func (p *Processor) read(a *arrival) (iso20022.Document, error) {
 		return nil, dead{deadAddressee, err.Error()}
 	}
 	return env.Document, nil
+}
+
+// verify believes that the SPI signed the message. A certificate that is none of ours, or out of its time by our clock, may
+// be our own fault: the message comes again, maybe to a replica that knows better. Every other fault is the message's.
+func (p *Processor) verify(a *arrival) error {
+	_, err := p.deps.Verifier.Verify(a.Payload)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*signature.Error](err); ok && (e.Reason == signature.UnknownCertificate || e.Reason == signature.NotInForce) {
+		p.m.unverified.WithLabelValues(string(e.Reason)).Inc()
+		return e
+	}
+	return dead{deadSignature, err.Error()}
 }
 
 // channelOf reads the channel of a source, "icom:cpm:12345678".
