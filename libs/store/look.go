@@ -14,6 +14,8 @@ type Look struct {
 	Open bool
 	// At is the database's time, which does not depend on the replica that asks.
 	At time.Time
+	// Payload is the message as received, if it is open.
+	Payload []byte
 }
 
 // Look reports how a message of one source stands; one that is not there is not open.
@@ -21,7 +23,7 @@ func (b *Inbox) Look(ctx context.Context, messageID, source string) (Look, error
 	var l Look
 	err := b.db.call(ctx, "look", func(ctx context.Context, conn db.DBTX) error {
 		row, err := b.q.Look(ctx, conn, db.LookParams{MessageID: messageID, Source: source})
-		l = Look{Open: row.Open, At: row.At}
+		l = Look{Open: row.Payload != nil, At: row.At, Payload: row.Payload}
 		return err
 	})
 	return l, err

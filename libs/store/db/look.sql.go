@@ -120,10 +120,9 @@ func (q *Queries) Failed(ctx context.Context, db DBTX, arg FailedParams) (int32,
 
 const look = `-- name: Look :one
 SELECT now()::timestamptz AS at,
-       EXISTS (
-           SELECT FROM inbox_open AS o
-           WHERE o.id = (SELECT i.id FROM inbox AS i WHERE i.message_id = $1::text AND i.source = $2::text)
-       ) AS open
+       (SELECT CASE WHEN (SELECT o.id FROM inbox_open AS o WHERE o.id = i.id) IS NOT NULL THEN i.payload END
+        FROM inbox AS i
+        WHERE i.message_id = $1::text AND i.source = $2::text)::bytea AS payload
 `
 
 type LookParams struct {
@@ -132,15 +131,16 @@ type LookParams struct {
 }
 
 type LookRow struct {
-	At   time.Time
-	Open bool
+	At      time.Time
+	Payload []byte
 }
 
+// Without a payload it is not open, or not there.
 // Index: inbox_once, inbox_open_pkey.
 func (q *Queries) Look(ctx context.Context, db DBTX, arg LookParams) (LookRow, error) {
 	row := db.QueryRow(ctx, look, arg.MessageID, arg.Source)
 	var i LookRow
-	err := row.Scan(&i.At, &i.Open)
+	err := row.Scan(&i.At, &i.Payload)
 	return i, err
 }
 

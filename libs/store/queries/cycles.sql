@@ -44,9 +44,10 @@ WHERE o.cycle_id = @cycle_id
 GROUP BY o.cycle_id, o.party;
 
 -- name: CloseCycle :execrows
+-- The time is that of now, not of the beginning of the transaction, which netted.
 -- Index: cycles_pkey, nettings_pkey.
 UPDATE cycles
-SET state = 'closed', closed_at = now(), closed_term = @term::bigint,
+SET state = 'closed', closed_at = clock_timestamp(), closed_term = @term::bigint,
     obligations = (SELECT coalesce(sum(n.debit_count + n.credit_count), 0) FROM nettings AS n WHERE n.cycle_id = @id)
 WHERE id = @id AND state = 'sealed';
 

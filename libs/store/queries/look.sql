@@ -1,10 +1,10 @@
 -- name: Look :one
+-- Without a payload it is not open, or not there.
 -- Index: inbox_once, inbox_open_pkey.
 SELECT now()::timestamptz AS at,
-       EXISTS (
-           SELECT FROM inbox_open AS o
-           WHERE o.id = (SELECT i.id FROM inbox AS i WHERE i.message_id = @message_id::text AND i.source = @source::text)
-       ) AS open;
+       (SELECT CASE WHEN (SELECT o.id FROM inbox_open AS o WHERE o.id = i.id) IS NOT NULL THEN i.payload END
+        FROM inbox AS i
+        WHERE i.message_id = @message_id::text AND i.source = @source::text)::bytea AS payload;
 
 -- name: Failed :one
 -- Index: inbox_once, inbox_open_pkey.

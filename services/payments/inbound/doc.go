@@ -11,6 +11,7 @@
 // # A message
 //
 //	deliver -> look: is it open? what time has the database?      not open: acknowledge
+//	           what is in the inbox? the bus only says which
 //	        -> verify the signature, by the SPI's certificates
 //	        -> parse; From is the SPI, To is us                    any of these no: dead letter
 //	        -> ask whom must be asked, holding no connection

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cabine-pix/cabine/libs/corebank"
+	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/signature"
 	"github.com/cabine-pix/cabine/libs/store"
@@ -126,4 +127,17 @@ func TestWhatMayBeTheFaultOfOurCertificatesComesAgain(t *testing.T) {
 	kinds, dead := w.dead()
 	require.Equal(t, map[string]int{"signature": 3}, kinds)
 	require.EqualValues(t, 3, dead)
+}
+
+// The bus only says which message there is.
+func TestTheInboxIsBelievedAndNotTheBus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id, row := w.order()
+	w.sent(w.build(1, row), "r1")
+	rejects := w.receive(status(string(id), id, iso20022.RJCT, "AM04"))
+	settles := w.receive(status(string(id), id, iso20022.ACSC))
+	settles.Payload = rejects.Payload
+	w.handle(settles)
+	require.Equal(t, pix.Settled, w.state(string(id)))
 }

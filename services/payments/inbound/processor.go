@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -170,6 +171,10 @@ func (p *Processor) process(ctx context.Context, a *arrival) error {
 		return nil
 	}
 	a.at = look.At
+	if !bytes.Equal(a.Payload, look.Payload) {
+		p.log.Error("the bus carries other bytes than the inbox, which are not read", slog.String("message_id", a.MessageID), slog.String("source", a.Source))
+		a.Payload = look.Payload
+	}
 	do, err := p.plan(ctx, a)
 	if d, ok := errors.AsType[dead](err); ok {
 		return p.commit(ctx, *a, bury(d))
