@@ -147,7 +147,7 @@ func (p *participant) explain(ctx context.Context, d difference, spi spitest.Rep
 	return b.String()
 }
 
-// mutate changes one line of otherwise equal books. It reports false if there is no line to change.
+// mutation changes one line of otherwise equal books. It reports false if there is no line to change.
 type mutation struct {
 	name   string
 	mutate func(ours *ledger, spi *spitest.Report) bool
@@ -227,6 +227,39 @@ func dropUnnamed(l *ledger) bool {
 		}
 	}
 	return true
+}
+
+// TestCompareSeesEveryDifference tries compare on the smallest books that have every kind of line.
+func TestCompareSeesEveryDifference(t *testing.T) {
+	t.Parallel()
+	const us, them = pix.ISPB("12345678"), pix.ISPB("87654321")
+	at := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	row := func(id string, kind pix.Kind, d pix.Direction, s pix.State, amount, returned pix.Amount, original string) store.Payment {
+		p := store.Payment{
+			ID: id, Kind: kind, Direction: d, State: s, Amount: amount, Returned: returned, Counterparty: them, OriginalID: original,
+		}
+		if s == pix.Settled {
+			p.SettledAt = at
+		}
+		return p
+	}
+	ours := ledger{us, map[string]store.Payment{
+		"E1": row("E1", pix.Payment, pix.Out, pix.Settled, 100, 40, ""),
+		"E2": row("E2", pix.Payment, pix.In, pix.Settled, 70, 0, ""),
+		"E3": row("E3", pix.Payment, pix.Out, pix.Rejected, 50, 0, ""), // and the SPI refused its message
+		"D1": row("D1", pix.Return, pix.In, pix.Settled, 40, 0, "E1"),
+	}}
+	spi := spitest.Report{
+		Orders: []spitest.Order{
+			{ID: "E1", Kind: pix.Payment, Debited: us, Credited: them, Amount: 100, State: spitest.Settled, Ended: at},
+			{ID: "E2", Kind: pix.Payment, Debited: them, Credited: us, Amount: 70, State: spitest.Settled, Ended: at},
+			{ID: "D1", Original: "E1", Kind: pix.Return, Debited: them, Credited: us, Amount: 40, State: spitest.Settled, Ended: at},
+			{ID: "E4", Kind: pix.Payment, Debited: them, Credited: us, Amount: 9, State: spitest.Rejected, Ended: at}, // it never reached us
+		},
+		Participants: []spitest.Account{{ISPB: us, Debits: 100, Credits: 110}},
+	}
+	require.Empty(t, compare(ours, spi))
+	provesItself(t, ours, spi)
 }
 
 // provesItself shows that compare, which finds nothing in these books, finds each mutation of them.

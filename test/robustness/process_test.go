@@ -28,6 +28,10 @@ type process struct {
 
 // start runs a program. Its log goes to a file of its name; stdout, if not nil, gets what it prints.
 func (w *world) start(name, path string, args []string, stdout *os.File) (*process, error) {
+	if name != simulatedBank {
+		// Tests of other packages run beside this one and measure time; the bank, which measures too, keeps its place.
+		path, args = "nice", append([]string{"-n", "5", path}, args...)
+	}
 	p := &process{name: name, cmd: exec.Command(path, args...), done: make(chan struct{}), listens: make(chan struct{})}
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 	if stdout != nil {

@@ -42,6 +42,9 @@ const (
 	apiToken       = "robustness-token-0123456789-0123456789"
 )
 
+// simulatedBank is its program.
+const simulatedBank = "bacen-sim"
+
 // role is a service that replicas run.
 type role string
 
@@ -130,7 +133,7 @@ func (w *world) startBank() {
 	for _, p := range w.participants {
 		args = append(args, "--ispb", string(p.ispb), "--participant", string(p.ispb)+"="+opening.String())
 	}
-	bank, err := w.startWithReadyLine("bacen-sim", args, &w.bank)
+	bank, err := w.startWithReadyLine(simulatedBank, args, &w.bank)
 	require.NoError(w.t, err)
 	w.t.Cleanup(bank.kill)
 }
