@@ -128,9 +128,11 @@ func (h *hammer) blow(ctx context.Context, random *rand.Rand) (string, error) {
 	case 5:
 		return "unknown", h.outbound.Unknown(ctx, h.known(random), "timeout")
 	case 6:
-		return "refused", h.outbound.Refused(ctx, h.known(random), "400")
+		_, err := h.outbound.Refused(ctx, h.known(random), "400")
+		return "refused", err
 	case 7:
-		return "split", h.outbound.Split(ctx, h.known(random)[0], "admi.002")
+		_, err := h.outbound.Split(ctx, h.known(random)[0], "admi.002")
+		return "split", err
 	case 8:
 		_, err := h.outbound.Due(ctx, pix.CPM, store.Resend{Attempts: 3}, 5)
 		_, stuck := h.outbox.Stuck(ctx, 0, time.Minute, 5)
@@ -228,6 +230,16 @@ func (l *ledger) move(id string, to pix.State) {
 	if to == pix.Rejected && l.original[id] != "" {
 		l.returned[l.original[id]] -= l.amount[id]
 	}
+}
+
+// contradict returns the payments that a refusal of a message contradicts.
+func (l *ledger) contradict(m *letter, rows []*row) (ids []string) {
+	for _, r := range rows {
+		if m.state != store.MessageRefused && l.states[r.payment] == pix.Settled && r.doubts+m.attempts <= 1 {
+			ids = append(ids, r.payment)
+		}
+	}
+	return ids
 }
 
 func (l *ledger) carried(id pix.MsgID) (rows []*row) {
@@ -381,7 +393,7 @@ func (b books) stepMessage(t testing.TB, l *ledger, what int, id pix.MsgID) stri
 		}
 		return "unknown"
 	case 3:
-		require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{id}, "400"))
+		require.ElementsMatch(t, l.contradict(m, rows), b.refuse(t, "400", id))
 		if m.state == store.MessageRefused {
 			return "refused again"
 		}
@@ -403,7 +415,8 @@ func (b books) stepMessage(t testing.TB, l *ledger, what int, id pix.MsgID) stri
 		}
 		return "withdraw"
 	}
-	err := b.outbound.Split(t.Context(), id, "admi.002")
+	contradict := l.contradict(m, rows)
+	contradicted, err := b.outbound.Split(t.Context(), id, "admi.002")
 	if m.state == store.MessageRefused {
 		require.NoError(t, err)
 		return "split again"
@@ -413,6 +426,7 @@ func (b books) stepMessage(t testing.TB, l *ledger, what int, id pix.MsgID) stri
 		return "no group"
 	}
 	require.NoError(t, err)
+	require.ElementsMatch(t, contradict, contradicted)
 	m.state = store.MessageRefused
 	for _, r := range rows {
 		if !l.states[r.payment].Final() {

@@ -136,7 +136,10 @@ func TestASenderRepeatsWhateverWasNotAnswered(t *testing.T) {
 	}, "PI"+string(msgID(2)))
 	require.Equal(t, store.MessageSent, b.message(t, "PI"+msgID(2)).State)
 	require.Equal(t, []pix.State{pix.Created, pix.Unknown, pix.Sent}, b.history(t, e2e(3)))
-	prepared(func(id pix.MsgID) error { return b.outbound.Split(t.Context(), id, "admi.002") }, string(msgID(2)))
+	prepared(func(id pix.MsgID) error {
+		_, err := b.outbound.Split(t.Context(), id, "admi.002")
+		return err
+	}, string(msgID(2)))
 	require.Equal(t, slices.Concat(warm, ops), b.unpublished(t))
 	require.Equal(t, []pix.State{pix.Created, pix.Unknown, pix.Sent, pix.Sent}, b.history(t, e2e(3)), "split once")
 }

@@ -195,57 +195,91 @@ const whoICOM = "icom"
 // Refused records that messages were refused for good: nothing of this attempt is at the bank. They are not sent again.
 // Payments whose orders they carry become rejected if this was the only attempt there ever was. After any other attempt
 // a refusal proves nothing about that one: they become unknown, or stay what they are with the refusal noted, and are to
-// be asked about. Repeating it changes nothing.
-func (o *Outbound) Refused(ctx context.Context, msgIDs []pix.MsgID, reason string) error {
-	return o.db.callTx(ctx, "refused", func(ctx context.Context, tx db.DBTX) error {
-		rows, err := o.q.MarkRefused(ctx, tx, db.MarkRefusedParams{MsgIds: sortedStrings(msgIDs), Reason: reason})
-		if err != nil {
-			return err
-		}
-		// An incoming payment does not become unknown: the refusal of its answer is noted, and the SPI says how it ends.
-		moves := make([]Move, len(rows))
-		for i, r := range rows {
-			moves[i] = Move{ID: r.PaymentID, To: pix.Unknown, Who: whoICOM, Reason: reason, Detail: r.MsgID}
-			if r.Only && r.MsgType != answerType {
-				moves[i].To = pix.Rejected
-			}
-		}
-		moved, err := o.payments.move(ctx, tx, moves)
-		if err != nil {
-			return err
-		}
-		for _, m := range moved {
-			if m.Changed {
-				continue
-			}
-			i := slices.IndexFunc(moves, func(one Move) bool { return one.ID == m.ID })
-			note := db.NotePaymentParams{ID: m.ID, Who: whoICOM, Reason: reason, Detail: moves[i].Detail}
-			if _, err := o.q.NotePayment(ctx, tx, note); err != nil {
-				return err
-			}
-		}
-		return nil
+// be asked about. It answers which payments had settled although this was the only attempt: that contradicts it. Repeating
+// it changes nothing, and answers none.
+func (o *Outbound) Refused(ctx context.Context, msgIDs []pix.MsgID, reason string) (contradicted []string, err error) {
+	err = o.db.callTx(ctx, "refused", func(ctx context.Context, tx db.DBTX) (err error) {
+		contradicted, err = o.refused(ctx, tx, msgIDs, reason)
+		return err
 	})
+	return contradicted, err
+}
+
+// RefusedTx is Refused as part of a transaction.
+func (o *Outbound) RefusedTx(ctx context.Context, tx *Tx, msgIDs []pix.MsgID, reason string) (contradicted []string, err error) {
+	contradicted, err = o.refused(ctx, tx.tx, msgIDs, reason)
+	return contradicted, translate("refused", err)
+}
+
+func (o *Outbound) refused(ctx context.Context, tx db.DBTX, msgIDs []pix.MsgID, reason string) (contradicted []string, err error) {
+	rows, err := o.q.MarkRefused(ctx, tx, db.MarkRefusedParams{MsgIds: sortedStrings(msgIDs), Reason: reason})
+	if err != nil {
+		return nil, err
+	}
+	// An incoming payment does not become unknown: the refusal of its answer is noted, and the SPI says how it ends.
+	moves := make([]Move, len(rows))
+	for i, r := range rows {
+		moves[i] = Move{ID: r.PaymentID, To: pix.Unknown, Who: whoICOM, Reason: reason, Detail: r.MsgID}
+		if r.Only && r.MsgType != answerType {
+			moves[i].To = pix.Rejected
+		}
+	}
+	moved, err := o.payments.move(ctx, tx, moves)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range moved {
+		if m.Changed {
+			continue
+		}
+		i := slices.IndexFunc(moves, func(one Move) bool { return one.ID == m.ID })
+		if m.Was == pix.Settled && rows[i].Only {
+			contradicted = append(contradicted, m.ID)
+		}
+		note := db.NotePaymentParams{ID: m.ID, Who: whoICOM, Reason: reason, Detail: moves[i].Detail}
+		if _, err := o.q.NotePayment(ctx, tx, note); err != nil {
+			return nil, err
+		}
+	}
+	return contradicted, nil
 }
 
 // answerType is the message that answers a payment; it moves none when it is sent or refused.
 const answerType = "pacs.002"
 
 // Split takes a group apart that the SPI refused as a whole (admi.002): its operations wait again, each to go in a
-// message of its own, and come back from Unpublished. Orders whose payments have ended do not. Repeating it changes
-// nothing. ErrNotFound: there is no such message, or it is no group.
-func (o *Outbound) Split(ctx context.Context, msgID pix.MsgID, reason string) error {
-	return o.db.call(ctx, "split", func(ctx context.Context, conn db.DBTX) error {
-		n, err := o.q.SplitMessage(ctx, conn, db.SplitMessageParams{MsgID: string(msgID), Reason: reason})
-		if err != nil || n > 0 {
-			return err
-		}
-		state, err := o.q.MessageState(ctx, conn, string(msgID))
-		if err == nil && MessageState(state) != MessageRefused {
-			err = ErrNotFound
-		}
+// message of its own, and come back from Unpublished. Orders whose payments have ended do not; those that had settled
+// although the refused attempt was the only one are answered, as they contradict it. Repeating it changes nothing, and
+// answers none. ErrNotFound: there is no such message, or it is no group.
+func (o *Outbound) Split(ctx context.Context, msgID pix.MsgID, reason string) (contradicted []string, err error) {
+	err = o.db.call(ctx, "split", func(ctx context.Context, conn db.DBTX) (err error) {
+		contradicted, err = o.split(ctx, conn, msgID, reason)
 		return err
 	})
+	return contradicted, err
+}
+
+// SplitTx is Split as part of a transaction.
+func (o *Outbound) SplitTx(ctx context.Context, tx *Tx, msgID pix.MsgID, reason string) (contradicted []string, err error) {
+	contradicted, err = o.split(ctx, tx.tx, msgID, reason)
+	return contradicted, translate("split", err)
+}
+
+func (o *Outbound) split(ctx context.Context, conn db.DBTX, msgID pix.MsgID, reason string) (contradicted []string, err error) {
+	rows, err := o.q.SplitMessage(ctx, conn, db.SplitMessageParams{MsgID: string(msgID), Reason: reason})
+	for _, r := range rows {
+		if r.Contradicted {
+			contradicted = append(contradicted, r.PaymentID)
+		}
+	}
+	if err != nil || len(rows) > 0 {
+		return contradicted, err
+	}
+	state, err := o.q.MessageState(ctx, conn, string(msgID))
+	if err == nil && MessageState(state) != MessageRefused {
+		err = ErrNotFound
+	}
+	return nil, err
 }
 
 // ByResource returns the message of which an attempt was answered with this PI-ResourceId, or that has this MsgId, and

@@ -24,6 +24,21 @@ func (b books) message(t testing.TB, id pix.MsgID) store.Message {
 	return m
 }
 
+// refuse and split answer what contradicts them.
+func (b books) refuse(t testing.TB, reason string, ids ...pix.MsgID) []string {
+	t.Helper()
+	contradicted, err := b.outbound.Refused(t.Context(), ids, reason)
+	require.NoError(t, err)
+	return contradicted
+}
+
+func (b books) split(t testing.TB, id pix.MsgID) []string {
+	t.Helper()
+	contradicted, err := b.outbound.Split(t.Context(), id, "admi.002")
+	require.NoError(t, err)
+	return contradicted
+}
+
 func (b books) claim(t testing.TB, ids ...int64) (free []int64, taken []pix.MsgID) {
 	t.Helper()
 	operations, messages, err := b.outbound.Claim(t.Context(), ids)
@@ -203,7 +218,7 @@ func TestAnAttemptIsCountedByOneSender(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, due, 1, "what was released")
 	require.Equal(t, msgID(2), due[0].MsgID)
-	require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{msgID(2)}, "400"))
+	b.refuse(t, "400", msgID(2))
 	require.False(t, b.goes(t, msgID(2)), "nobody sends what was refused")
 }
 
@@ -250,7 +265,7 @@ func TestARefusalProvesOnlyWhatItSaysOfTheOnlyAttempt(t *testing.T) {
 	answer := b.add(t, operation(e2e(5), "pacs.002"), operation(e2e(1), "camt.060"))
 	b.build(t, draft(msgID(1), 1, ops[0]), draft(msgID(2), 1, ops[1]), draft(msgID(3), 1, ops[2]), draft(msgID(4), 1, ops[3]),
 		draft(msgID(5), 1, answer[0].ID), draft(msgID(6), 1, answer[1].ID))
-	refuse := func(ids ...pix.MsgID) { require.NoError(t, b.outbound.Refused(t.Context(), ids, "400")) }
+	refuse := func(ids ...pix.MsgID) { require.Empty(t, b.refuse(t, "400", ids...)) }
 
 	require.True(t, b.goes(t, msgID(2)))
 	require.True(t, b.goes(t, msgID(3)))
@@ -271,6 +286,20 @@ func TestARefusalProvesOnlyWhatItSaysOfTheOnlyAttempt(t *testing.T) {
 	require.Equal(t, store.Sends{Attempts: 2}, b.sends(t, e2e(2)))
 }
 
+// What went out once, was settled and is said to be refused is told; what went out again is not, as a copy may be refused.
+func TestARefusalOfWhatSettledContradictsIt(t *testing.T) {
+	t.Parallel()
+	b := setupBooks(t)
+	ops := b.ordered(t, e2e(1), e2e(2), e2e(3))
+	b.build(t, draft(msgID(1), 1, ops[0]), draft(msgID(2), 1, ops[1]), draft(msgID(3), 1, ops[2]))
+	require.True(t, b.goes(t, msgID(2)))
+	b.move(t, to(pix.Settled, e2e(1), e2e(2))...)
+	b.move(t, to(pix.Rejected, e2e(3))...)
+	require.Equal(t, []string{e2e(1)}, b.refuse(t, "400", msgID(1), msgID(2), msgID(3)))
+	require.Empty(t, b.refuse(t, "400", msgID(1)))
+	require.Equal(t, []pix.State{pix.Created, pix.Settled, pix.Settled}, b.history(t, e2e(1)), "it stays, and it is noted")
+}
+
 func TestARefusedReturnGivesItsAmountBack(t *testing.T) {
 	t.Parallel()
 	b := setupBooks(t)
@@ -280,7 +309,7 @@ func TestARefusedReturnGivesItsAmountBack(t *testing.T) {
 	require.NoError(t, err)
 	op := b.add(t, operation(rtr(1), "pacs.004"))
 	b.build(t, draft(msgID(1), 1, op[0].ID))
-	require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{msgID(1)}, "400"))
+	b.refuse(t, "400", msgID(1))
 	require.Equal(t, pix.Rejected, b.get(t, rtr(1)).State)
 	require.Zero(t, b.get(t, e2e(1)).Returned)
 }
@@ -292,11 +321,10 @@ func TestARefusedGroupIsTakenApart(t *testing.T) {
 	require.NoError(t, b.outbox.MarkPublished(t.Context(), ops))
 	b.build(t, draft(msgID(1), 1, ops...))
 	require.NoError(t, b.outbound.Sent(t.Context(), []store.Posted{{MsgID: msgID(1), ResourceID: "PI1"}}))
-	b.move(t, to(pix.Settled, e2e(3))...) // an earlier attempt that nobody knew of arrived
+	b.move(t, to(pix.Settled, e2e(3))...) // which was in it, and went out once
 	require.Empty(t, b.unpublished(t))
-	for range 2 {
-		require.NoError(t, b.outbound.Split(t.Context(), msgID(1), "admi.002"))
-	}
+	require.Equal(t, []string{e2e(3)}, b.split(t, msgID(1)), "that contradicts it")
+	require.Empty(t, b.split(t, msgID(1)))
 	require.Equal(t, ops[:2], b.unpublished(t))
 	free, taken, err := b.outbound.Claim(t.Context(), ops)
 	require.NoError(t, err)
@@ -312,9 +340,11 @@ func TestARefusedGroupIsTakenApart(t *testing.T) {
 	require.Equal(t, []bool{true, true}, b.build(t, draft(msgID(2), 1, ops[0]), draft(msgID(3), 1, ops[1])))
 	require.Equal(t, store.Sends{Attempts: 1, Open: true}, b.sends(t, e2e(1)))
 	require.NoError(t, b.outbound.Sent(t.Context(), []store.Posted{{MsgID: msgID(2)}, {MsgID: msgID(3)}}))
-	require.ErrorIs(t, b.outbound.Split(t.Context(), msgID(2), "admi.002"), store.ErrNotFound, "no group")
-	require.ErrorIs(t, b.outbound.Split(t.Context(), msgID(9), "admi.002"), store.ErrNotFound)
-	require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{msgID(2)}, "admi.002"))
+	_, err = b.outbound.Split(t.Context(), msgID(2), "admi.002")
+	require.ErrorIs(t, err, store.ErrNotFound, "no group")
+	_, err = b.outbound.Split(t.Context(), msgID(9), "admi.002")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	b.refuse(t, "admi.002", msgID(2))
 	require.Equal(t, pix.Rejected, b.get(t, e2e(1)).State)
 	require.Equal(t, pix.Sent, b.get(t, e2e(2)).State)
 }
@@ -325,10 +355,10 @@ func TestAGroupThatWentOutTwiceLeavesADoubt(t *testing.T) {
 	ops := b.ordered(t, e2e(1), e2e(2))
 	b.build(t, draft(msgID(1), 1, ops...))
 	require.True(t, b.goes(t, msgID(1)))
-	require.NoError(t, b.outbound.Split(t.Context(), msgID(1), "admi.002"))
+	require.Empty(t, b.split(t, msgID(1)))
 	b.build(t, draft(msgID(2), 1, ops[0]))
 	require.Equal(t, store.Sends{Attempts: 2, Open: true}, b.sends(t, e2e(1)))
-	require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{msgID(2)}, "400"))
+	b.refuse(t, "400", msgID(2))
 	require.Equal(t, pix.Unknown, b.get(t, e2e(1)).State, "the first of the two may have arrived")
 
 	// The answer to it comes before the other one was sent again: it is not.
@@ -477,7 +507,10 @@ func TestSendsAndSplitWaitForEachOther(t *testing.T) {
 		sends, err := b.outbound.Sends(ctx, tx, e2e(1))
 		require.NoError(t, err)
 		require.False(t, sends.Open)
-		go func() { split <- b.outbound.Split(t.Context(), msgID(1), "admi.002") }()
+		go func() {
+			_, err := b.outbound.Split(t.Context(), msgID(1), "admi.002")
+			split <- err
+		}()
 		blocked(t, watcher)
 		_, err = b.payments.Move(ctx, tx, to(pix.Rejected, e2e(1)))
 		return err

@@ -148,7 +148,7 @@ func TestASpentOrderIsNotSentAgain(t *testing.T) {
 
 	require.NoError(t, b.outbound.Sent(t.Context(), []store.Posted{{MsgID: msgID(1), ResourceID: "r1"}}))
 	require.Equal(t, store.MessageSent, b.message(t, msgID(1)).State)
-	require.NoError(t, b.outbound.Refused(t.Context(), []pix.MsgID{msgID(2)}, "admi.002"))
+	b.refuse(t, "admi.002", msgID(2))
 	require.Equal(t, store.MessageRefused, b.message(t, msgID(2)).State)
 	require.Equal(t, pix.Unknown, b.get(t, e2e(2)).State, "the other attempt may have been stored")
 }

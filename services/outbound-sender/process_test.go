@@ -328,7 +328,8 @@ func TestWhatWasTakenApartGoesAlone(t *testing.T) {
 	outbound := store.NewOutbound(w.db)
 	for _, m := range w.arrivals() {
 		if d := m.document.(*iso20022.Pacs008); len(d.Transactions) > 1 {
-			require.NoError(t, outbound.Split(t.Context(), m.id, "one of them is wrong"))
+			_, err := outbound.Split(t.Context(), m.id, "one of them is wrong")
+			require.NoError(t, err)
 		}
 	}
 	again, err := w.outbox.Unpublished(t.Context(), 0, 10)

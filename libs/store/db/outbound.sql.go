@@ -523,7 +523,7 @@ func (q *Queries) OrderSends(ctx context.Context, db DBTX, paymentID string) (Or
 	return i, err
 }
 
-const splitMessage = `-- name: SplitMessage :execrows
+const splitMessage = `-- name: SplitMessage :many
 WITH refused AS (
     UPDATE outbound_messages AS m
     SET state = 'refused', reason = $1, updated_at = now()
@@ -531,7 +531,7 @@ WITH refused AS (
       AND (SELECT count(*) FROM outbox AS o WHERE o.msg_id = $2::text) > 1
     RETURNING m.msg_id, m.attempts
 ), carried AS (
-    SELECT o.id, o.payment_id, o.msg_type, (SELECT refused.attempts FROM refused) AS attempts
+    SELECT o.id, o.payment_id, o.msg_type, o.doubts, (SELECT refused.attempts FROM refused) AS attempts
     FROM outbox AS o
     WHERE o.id = ANY(ARRAY(SELECT c.id FROM outbox AS c WHERE c.msg_id = (SELECT refused.msg_id FROM refused)))
     ORDER BY o.id
@@ -547,14 +547,19 @@ WITH refused AS (
 ), noted AS (
     INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
     SELECT held.id, held.state, held.state, 'spi', $1, $2 FROM held
+), apart AS (
+    UPDATE outbox
+    SET msg_id = NULL, alone = true, published_at = NULL, attempts = outbox.attempts + 1,
+        doubts = outbox.doubts + greatest(carried.attempts - 1, 0)
+    FROM carried
+    LEFT JOIN held ON held.id = carried.payment_id
+    WHERE outbox.id = carried.id AND outbox.id = ANY(ARRAY(SELECT carried.id FROM carried))
+      AND NOT (held.final IS TRUE AND carried.msg_type IN ('pacs.008', 'pacs.004'))
 )
-UPDATE outbox
-SET msg_id = NULL, alone = true, published_at = NULL, attempts = outbox.attempts + 1,
-    doubts = outbox.doubts + greatest(carried.attempts - 1, 0)
+SELECT carried.payment_id, coalesce(held.state = 'settled' AND carried.doubts + carried.attempts <= 1, false)::boolean AS contradicted
 FROM carried
 LEFT JOIN held ON held.id = carried.payment_id
-WHERE outbox.id = carried.id AND outbox.id = ANY(ARRAY(SELECT carried.id FROM carried))
-  AND NOT (held.final IS TRUE AND carried.msg_type IN ('pacs.008', 'pacs.004'))
+ORDER BY carried.id
 `
 
 type SplitMessageParams struct {
@@ -562,13 +567,31 @@ type SplitMessageParams struct {
 	MsgID  string
 }
 
+type SplitMessageRow struct {
+	PaymentID    string
+	Contradicted bool
+}
+
 // Messages, operations, payments, each locked in the order of its keys. What has ended meanwhile is not sent again. The
-// attempts grow, so that the bus does not take the publication for the one before.
+// attempts grow, so that the bus does not take the publication for the one before. It answers what the group carried, and what
+// of it had settled although the refused attempt was the only one.
 // Index: outbound_messages_pkey, outbox_message, payments_pkey.
-func (q *Queries) SplitMessage(ctx context.Context, db DBTX, arg SplitMessageParams) (int64, error) {
-	result, err := db.Exec(ctx, splitMessage, arg.Reason, arg.MsgID)
+func (q *Queries) SplitMessage(ctx context.Context, db DBTX, arg SplitMessageParams) ([]SplitMessageRow, error) {
+	rows, err := db.Query(ctx, splitMessage, arg.Reason, arg.MsgID)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []SplitMessageRow
+	for rows.Next() {
+		var i SplitMessageRow
+		if err := rows.Scan(&i.PaymentID, &i.Contradicted); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

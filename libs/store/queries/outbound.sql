@@ -162,9 +162,10 @@ UPDATE outbound_messages
 SET state = 'closed', updated_at = now()
 WHERE msg_id = ANY(ARRAY(SELECT answered.msg_id FROM answered));
 
--- name: SplitMessage :execrows
+-- name: SplitMessage :many
 -- Messages, operations, payments, each locked in the order of its keys. What has ended meanwhile is not sent again. The
--- attempts grow, so that the bus does not take the publication for the one before.
+-- attempts grow, so that the bus does not take the publication for the one before. It answers what the group carried, and what
+-- of it had settled although the refused attempt was the only one.
 -- Index: outbound_messages_pkey, outbox_message, payments_pkey.
 WITH refused AS (
     UPDATE outbound_messages AS m
@@ -173,7 +174,7 @@ WITH refused AS (
       AND (SELECT count(*) FROM outbox AS o WHERE o.msg_id = @msg_id::text) > 1
     RETURNING m.msg_id, m.attempts
 ), carried AS (
-    SELECT o.id, o.payment_id, o.msg_type, (SELECT refused.attempts FROM refused) AS attempts
+    SELECT o.id, o.payment_id, o.msg_type, o.doubts, (SELECT refused.attempts FROM refused) AS attempts
     FROM outbox AS o
     WHERE o.id = ANY(ARRAY(SELECT c.id FROM outbox AS c WHERE c.msg_id = (SELECT refused.msg_id FROM refused)))
     ORDER BY o.id
@@ -189,14 +190,19 @@ WITH refused AS (
 ), noted AS (
     INSERT INTO payment_events (payment_id, was, became, who, reason, detail)
     SELECT held.id, held.state, held.state, 'spi', @reason, @msg_id FROM held
+), apart AS (
+    UPDATE outbox
+    SET msg_id = NULL, alone = true, published_at = NULL, attempts = outbox.attempts + 1,
+        doubts = outbox.doubts + greatest(carried.attempts - 1, 0)
+    FROM carried
+    LEFT JOIN held ON held.id = carried.payment_id
+    WHERE outbox.id = carried.id AND outbox.id = ANY(ARRAY(SELECT carried.id FROM carried))
+      AND NOT (held.final IS TRUE AND carried.msg_type IN ('pacs.008', 'pacs.004'))
 )
-UPDATE outbox
-SET msg_id = NULL, alone = true, published_at = NULL, attempts = outbox.attempts + 1,
-    doubts = outbox.doubts + greatest(carried.attempts - 1, 0)
+SELECT carried.payment_id, coalesce(held.state = 'settled' AND carried.doubts + carried.attempts <= 1, false)::boolean AS contradicted
 FROM carried
 LEFT JOIN held ON held.id = carried.payment_id
-WHERE outbox.id = carried.id AND outbox.id = ANY(ARRAY(SELECT carried.id FROM carried))
-  AND NOT (held.final IS TRUE AND carried.msg_type IN ('pacs.008', 'pacs.004'));
+ORDER BY carried.id;
 
 -- name: MessageState :one
 -- Index: outbound_messages_pkey.

@@ -47,6 +47,7 @@ type bench struct {
 	posted   []string // the messages of the latest POST
 	storeErr error
 	lost     error    // the answer of the next Withdraw, which is done
+	settled  []string // payments that each refusal contradicts
 	answers  []string // of deliveries
 	messages map[pix.MsgID]*store.Message
 	taken    map[int64]bool // operations that are in a message
@@ -322,8 +323,8 @@ func (b *bench) Unknown(_ context.Context, ids []pix.MsgID, _ string) error {
 	return b.mark(store.MessageUnknown, ids)
 }
 
-func (b *bench) Refused(_ context.Context, ids []pix.MsgID, _ string) error {
-	return b.mark(store.MessageRefused, ids)
+func (b *bench) Refused(_ context.Context, ids []pix.MsgID, _ string) ([]string, error) {
+	return b.settled, b.mark(store.MessageRefused, ids)
 }
 
 func (b *bench) Due(_ context.Context, _ pix.Channel, r store.Resend, limit int) (due []store.Message, err error) {

@@ -21,6 +21,8 @@ type metrics struct {
 	discarded  *prometheus.CounterVec
 	unrecorded *prometheus.CounterVec
 
+	contradictions *prometheus.CounterVec
+
 	halted    *prometheus.GaugeVec
 	tokens    *prometheus.GaugeVec
 	inHand    *prometheus.GaugeVec
@@ -63,16 +65,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		refused:    counter("cabine_outbound_refused_total", "Messages that the bank refused alone; their payments are rejected. Any is an alarm."),
 		discarded:  counter("cabine_outbound_discarded_total", "Operations that no message can carry; their payments are rejected. Any is an alarm."),
 		unrecorded: counter("cabine_outbound_unrecorded_total", "Outcomes that the store refused to record. Any is an alarm."),
-		halted:     gauge("cabine_outbound_halted", "1 while the bank refuses how it is asked, so that nothing is sent."),
-		tokens:     gauge("cabine_outbound_bucket_tokens", "What is left of this replica's share of the bank's bucket, as we reckon."),
-		inHand:     gauge("cabine_outbound_in_hand", "Operations waiting for a message, messages ready for a POST.", "stage"),
-		open:       gauge("cabine_outbound_open_messages", "Messages in the store without a known outcome: built, unknown, exhausted (unknown, and not sent again).", "state"),
-		oldest:     gauge("cabine_outbound_open_oldest_seconds", "Age of the oldest message without a known outcome."),
-		unwatched:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "cabine_outbound_watch_failed", Help: "1 while the store cannot be asked for what is open."}),
+		contradictions: counter("cabine_outbound_contradictions_total",
+			"Payments that the SPI settled and whose only message the bank says it refused. Any is an alarm."),
+		halted:    gauge("cabine_outbound_halted", "1 while the bank refuses how it is asked, so that nothing is sent."),
+		tokens:    gauge("cabine_outbound_bucket_tokens", "What is left of this replica's share of the bank's bucket, as we reckon."),
+		inHand:    gauge("cabine_outbound_in_hand", "Operations waiting for a message, messages ready for a POST.", "stage"),
+		open:      gauge("cabine_outbound_open_messages", "Messages in the store without a known outcome: built, unknown, exhausted (unknown, and not sent again).", "state"),
+		oldest:    gauge("cabine_outbound_open_oldest_seconds", "Age of the oldest message without a known outcome."),
+		unwatched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cabine_outbound_watch_failed", Help: "1 while the store cannot be asked for what is open."}),
 	}
 	for _, c := range []prometheus.Collector{
 		m.batchWait, m.wait, m.batch, m.operations, m.took, m.posts, m.messages, m.resends, m.throttled, m.refused,
-		m.discarded, m.unrecorded, m.halted, m.tokens, m.inHand, m.open, m.oldest, m.unwatched,
+		m.discarded, m.unrecorded, m.contradictions, m.halted, m.tokens, m.inHand, m.open, m.oldest, m.unwatched,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
@@ -83,7 +87,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 
 // begin lets every counter of a channel exist before its first event: an increase from nothing is none.
 func (m *metrics) begin(channel string) {
-	for _, c := range []*prometheus.CounterVec{m.throttled, m.refused, m.discarded, m.unrecorded} {
+	for _, c := range []*prometheus.CounterVec{m.throttled, m.refused, m.discarded, m.unrecorded, m.contradictions} {
 		c.WithLabelValues(channel)
 	}
 	for _, v := range verdicts() {

@@ -123,7 +123,9 @@ func (c *channel) settle(working, recording context.Context, v verdict, batch []
 	case declined:
 		c.refused(batch[0], err)
 		c.conclude(recording, "refused", batch, func(ctx context.Context) error {
-			return c.deps.Store.Refused(ctx, msgIDs(batch), reason(err))
+			contradicted, failed := c.deps.Store.Refused(ctx, msgIDs(batch), reason(err))
+			c.contradicted(contradicted)
+			return failed
 		})
 	case unknown:
 		c.failed(working, "messages without a known outcome", err, len(batch))
@@ -285,6 +287,14 @@ func (c *channel) refused(p *parcel, err error) {
 	c.mu.Unlock()
 	if tooMany {
 		c.halt(fmt.Errorf("%d messages refused in a row: %w", c.cfg.RefusalsInARow, err), 0)
+	}
+}
+
+// contradicted tells of payments that the SPI settled, and whose only message the bank says it refused.
+func (c *channel) contradicted(payments []string) {
+	if len(payments) > 0 {
+		c.m.contradictions.WithLabelValues(string(c.name)).Add(float64(len(payments)))
+		c.log.Error("the bank refused what the SPI has settled", slog.Any("payments", payments))
 	}
 }
 

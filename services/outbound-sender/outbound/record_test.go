@@ -8,8 +8,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/libs/transport"
 )
@@ -49,4 +51,17 @@ func TestAReasonIsTextThatTheStoreTakes(t *testing.T) {
 	require.LessOrEqual(t, len(got), maxReason)
 	require.False(t, strings.ContainsAny(got, "\x00\n"))
 	require.Equal(t, string(transport.OutcomeUnknown), reason(errors.New("\x00")))
+}
+
+func TestARefusalOfWhatSettledRaisesAnAlarm(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{}, func(b *bench) {
+		b.answer = func(context.Context, int) error { return rejected(413) }
+		b.deliver(1, 1)
+		count := b.sender.m.contradictions.WithLabelValues(string(pix.CPM))
+		require.Zero(b, testutil.ToFloat64(count))
+		b.settled = []string{"E1", "E2"}
+		b.deliver(2, 2)
+		require.InDelta(b, 2, testutil.ToFloat64(count), 0)
+	})
 }

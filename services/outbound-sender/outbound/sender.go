@@ -30,7 +30,7 @@ type Store interface {
 	Withdraw(ctx context.Context, tries []store.Try, release bool) error
 	Sent(ctx context.Context, posted []store.Posted) error
 	Unknown(ctx context.Context, msgIDs []pix.MsgID, reason string) error
-	Refused(ctx context.Context, msgIDs []pix.MsgID, reason string) error
+	Refused(ctx context.Context, msgIDs []pix.MsgID, reason string) (contradicted []string, err error)
 
 	Due(ctx context.Context, channel pix.Channel, r store.Resend, limit int) ([]store.Message, error)
 	Release(ctx context.Context, msgIDs []pix.MsgID) error

@@ -11,10 +11,10 @@ import (
 	"github.com/cabine-pix/cabine/libs/telemetry"
 )
 
-// refusal records that the SPI refused a message of ours. That is a transaction of its own,
-// which repeats without harm; the message is closed after it. What the admi.002 says in
-// words may quote a payment, so only its reason and place are kept beside the books.
-func (p *Processor) refusal(ctx context.Context, a *arrival, doc *iso20022.Admi002) (effect, error) {
+// refusal records that the SPI refused a message of ours. What the admi.002 says in words may quote a payment, so only its
+// reason and place are kept beside the books. That something which went out once was refused and has settled is a
+// contradiction; of a refused copy it is none.
+func (p *Processor) refusal(ctx context.Context, _ *arrival, doc *iso20022.Admi002) (effect, error) {
 	message, operations, err := p.refused(ctx, doc)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, dead{deadUnknown, "admi.002 is about a message that we never sent"}
@@ -27,15 +27,19 @@ func (p *Processor) refusal(ctx context.Context, a *arrival, doc *iso20022.Admi0
 		reason += " at " + doc.Location
 	}
 	reason = shortened(telemetry.Redact(reason))
-	if len(operations) > 1 {
-		err = p.deps.Books.Outbound.Split(ctx, message.MsgID, reason)
-	} else {
-		err = p.deps.Books.Outbound.Refused(ctx, []pix.MsgID{message.MsgID}, reason)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p.kept("a message of ours was refused: "+reason, a), nil
+	return func(ctx context.Context, tx *store.Tx, out *outcome) (err error) {
+		var contradicted []string
+		if len(operations) > 1 {
+			contradicted, err = p.deps.Books.Outbound.SplitTx(ctx, tx, message.MsgID, reason)
+		} else {
+			contradicted, err = p.deps.Books.Outbound.RefusedTx(ctx, tx, []pix.MsgID{message.MsgID}, reason)
+		}
+		for _, id := range contradicted {
+			out.contradictions++
+			out.dead = append(out.dead, dead{deadContradiction, id + " is settled and its only message is said to be refused (" + reason + ")"})
+		}
+		return err
+	}, nil
 }
 
 // refused finds the message that an admi.002 is about: by the resource that the bank named or by the MsgId, which sources

@@ -156,6 +156,43 @@ func TestARefusedGroupIsTakenApartAndASingleMessageIsRejected(t *testing.T) {
 	require.Equal(t, map[string]int{"unknown_id": 1}, kinds)
 }
 
+func TestARefusalOfWhatSettledIsAContradiction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	refuse := func(settled pix.EndToEndID, msg pix.MsgID) {
+		w.handle(w.receive(status(string(settled), settled, iso20022.ACSC)))
+		w.handle(w.receive(&iso20022.Admi002{Ref: string(msg), Reason: "XML is not valid"}))
+		require.Equal(t, pix.Settled, w.state(string(settled)))
+	}
+	twice, row := w.order()
+	msg := w.build(2, row)
+	require.NoError(t, w.books.Outbound.Unknown(t.Context(), []pix.MsgID{msg}, "timeout"))
+	refuse(twice, msg)
+	kinds, _ := w.dead()
+	require.Empty(t, kinds, "one of two copies may be refused")
+
+	once, row := w.order()
+	msg = w.build(1, row)
+	w.sent(msg, "r1")
+	refuse(once, msg)
+	kinds, dead := w.dead()
+	require.Equal(t, map[string]int{"contradiction": 1}, kinds)
+	require.EqualValues(t, 1, dead)
+
+	grouped, row := w.order()
+	other, second := w.order()
+	msg = w.build(1, row, second)
+	w.sent(msg, "r2")
+	refuse(grouped, msg)
+	kinds, _ = w.dead()
+	require.Equal(t, map[string]int{"contradiction": 2}, kinds)
+	require.Equal(t, pix.Sent, w.state(string(other)), "the rest of the group goes alone")
+	require.Zero(t, w.open())
+	letters, err := w.books.Inbox.DeadLetters(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Contains(t, letters[1].Reason, string(grouped))
+}
+
 func TestReturnsAreDecidedFromTheBooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

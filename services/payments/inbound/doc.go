@@ -58,7 +58,8 @@
 //
 // RJCT DUPL for an order whose message may have gone out more than once only says that an
 // earlier copy arrived: no evidence of failure. It is noted and the SPI is asked (camt.060).
-// The same holds for admi.002 to such a message.
+// The same holds for admi.002 to such a message. To one that went out once it is a contradiction if
+// the payment is settled.
 //
 // A return that comes before the SPI told us that the original settled waits, by coming
 // again, until it is known or the time is over.
