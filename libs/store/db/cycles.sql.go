@@ -12,7 +12,7 @@ import (
 
 const closeCycle = `-- name: CloseCycle :execrows
 UPDATE cycles
-SET state = 'closed', closed_at = now(), closed_term = $1::bigint,
+SET state = 'closed', closed_at = clock_timestamp(), closed_term = $1::bigint,
     obligations = (SELECT coalesce(sum(n.debit_count + n.credit_count), 0) FROM nettings AS n WHERE n.cycle_id = $2)
 WHERE id = $2 AND state = 'sealed'
 `
@@ -22,6 +22,7 @@ type CloseCycleParams struct {
 	ID   int64
 }
 
+// The time is that of now, not of the beginning of the transaction, which netted.
 // Index: cycles_pkey, nettings_pkey.
 func (q *Queries) CloseCycle(ctx context.Context, db DBTX, arg CloseCycleParams) (int64, error) {
 	result, err := db.Exec(ctx, closeCycle, arg.Term, arg.ID)
