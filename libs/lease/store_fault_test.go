@@ -48,6 +48,7 @@ func TestNoDecisionNoGrant(t *testing.T) {
 			w := newWorld(t, r).settled()
 			s, _ := w.replica(polls(2), via(p))
 			require.NoError(t, w.acquire(s, Poll).Release(t.Context()))
+			require.NoError(t, s.Flush(t.Context())) // or the harm would strike the news of the release
 			harm(t, w, r, p)
 			start := time.Now()
 			_, err := s.TryAcquire(t.Context(), Poll)
@@ -69,6 +70,7 @@ func TestUnansweredAcquireIsUndone(t *testing.T) {
 	w := newWorld(t, r).settled()
 	s, k := w.replica(polls(1), via(p))
 	require.NoError(t, w.acquire(s, Poll).Release(t.Context())) // scripts are known
+	require.NoError(t, s.Flush(t.Context()))
 	lost := p.LoseReply(func(b []byte) bool { return containsWord(b, " poll ") && containsWord(b, "schema=1") })
 	_, err := s.TryAcquire(t.Context(), Poll)
 	require.ErrorIs(t, err, ErrStoreUnavailable)
@@ -89,6 +91,7 @@ func TestAcquireDeliveredLate(t *testing.T) {
 	s, k := w.replica(polls(1), via(p))
 	other, _ := w.replica(polls(1))
 	require.NoError(t, w.acquire(s, Poll).Release(t.Context()))
+	require.NoError(t, s.Flush(t.Context()))
 	held := p.HoldRequest(func(b []byte) bool { return containsWord(b, "schema=1") })
 	_, err := s.TryAcquire(t.Context(), Poll)
 	require.ErrorIs(t, err, ErrStoreUnavailable)
