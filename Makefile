@@ -42,6 +42,10 @@ bench: ## Measure against a PING, against other locks and against a bare read lo
 bench-outbound: ## Measure payments sent through two permits against what these allow (REPORT, ARGS)
 	go run ./tools/bench --only outbound $(if $(REPORT),--report $(REPORT)) $(ARGS)
 
+.PHONY: bench-settle
+bench-settle: ## Measure obligations per second and replica, and the netting of a million (REPORT, ARGS)
+	go run ./tools/bench --only settle $(if $(REPORT),--report $(REPORT)) $(ARGS)
+
 .PHONY: bench-capacity
 bench-capacity: ## Measure BACEN's capacity test, scaled to a minute, and ten times its rate (REPORT, ARGS)
 	go run ./tools/bench --only capacity $(if $(REPORT),--report $(REPORT)) $(ARGS)

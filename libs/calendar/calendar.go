@@ -99,11 +99,8 @@ func (c *Calendar) offset(at time.Time) time.Duration {
 
 // IsBanking reports whether banks settle on a day.
 func (c *Calendar) IsBanking(d Date) bool {
-	switch d.UTC().Weekday() {
-	case time.Saturday, time.Sunday:
-		return false
-	}
-	return !c.extra[d] && !isHoliday(d)
+	weekday := d.UTC().Weekday()
+	return weekday != time.Saturday && weekday != time.Sunday && !c.extra[d] && !isHoliday(d)
 }
 
 // Next returns the first banking day that is not before d.

@@ -112,8 +112,10 @@ func (c *court) timeouts() (lines []string) {
 		if strings.HasPrefix(line, "bus disconnected error=<nil>") { // closed by its replica
 			continue
 		}
-		for _, about := range []string{"consumer unavailable", "pull interrupted", "subscription interrupted", "bus error", "bus disconnected",
-			"answer to the bus failed", "obligations are not announced", "deliveries were not answered"} {
+		for _, about := range []string{
+			"consumer unavailable", "pull interrupted", "subscription interrupted", "bus error", "bus disconnected",
+			"answer to the bus failed", "obligations are not announced", "deliveries were not answered",
+		} {
 			if strings.HasPrefix(line, about) {
 				lines = append(lines, line)
 			}

@@ -30,9 +30,10 @@ type Report struct {
 	// Versions of what was measured.
 	Versions map[string]string `json:"versions"`
 
-	// Outbound and Capacity are reports of their own.
+	// Outbound, Capacity and Settle are reports of their own.
 	Outbound *Outbound           `json:"-"`
 	Capacity map[string]Capacity `json:"-"`
+	Settle   *Settle             `json:"-"`
 }
 
 // written is what a part's report file holds.
@@ -40,6 +41,8 @@ func (r *Report) written(only string) any {
 	switch only {
 	case "outbound":
 		return r.Outbound
+	case "settle":
+		return r.Settle
 	case "capacity":
 		whole := map[string]any{"versions": r.Versions}
 		for name, measured := range r.Capacity {
@@ -66,13 +69,13 @@ func run(args []string, out, errOut io.Writer) int {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.StringVar(&c.report, "report", "", "grava os números em JSON neste arquivo")
-	fs.StringVar(&c.only, "only", "", "mede uma parte: permit, renew, inbound, outbound ou capacity (sem ela, as três primeiras)")
+	fs.StringVar(&c.only, "only", "", "mede uma parte: permit, renew, inbound, outbound, capacity ou settle (sem ela, as três primeiras)")
 	fs.IntVar(&c.rounds, "rounds", 90, "rodadas da parte permit; em cada uma, toda biblioteca tem a sua vez")
 	fs.IntVar(&c.ops, "ops", 100, "operações por biblioteca e rodada")
 	fs.DurationVar(&c.window, "window", 8*time.Second, "quanto dura cada medição de renew, inbound e outbound")
 	fs.DurationVar(&c.minute, "minute", capacityMinute, "quanto do minuto de ordens do BACEN a parte capacity dá")
 	fs.Usage = func() {
-		_, _ = fmt.Fprintln(errOut, "bench: permissões, renovações, recebimento durável, pagamentos enviados e o teste de capacidade do BACEN,\nmedidos contra outros ou contra o seu limite numa só execução. Os resultados saem em inglês.")
+		_, _ = fmt.Fprintln(errOut, "bench: permissões, renovações, recebimento durável, pagamentos enviados, o teste de capacidade do BACEN e a compensação,\nmedidos contra outros ou contra o seu limite numa só execução. Os resultados saem em inglês.")
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -111,6 +114,7 @@ func measure(ctx context.Context, c config, out, errOut io.Writer) (err error) {
 		{"inbound", inbound, false},
 		{"outbound", outbound, true},
 		{"capacity", capacity, true},
+		{"settle", settlement, true},
 	}
 	for _, p := range parts {
 		if c.only != p.name && (c.only != "" || p.alone) {

@@ -41,7 +41,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Leadership == "" {
-		errs = append(errs, errors.New("Leadership is empty"))
+		errs = append(errs, errors.New("leadership is empty"))
 	}
 	for _, f := range []struct {
 		name string
@@ -52,10 +52,10 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Patience < c.Grace {
-		errs = append(errs, fmt.Errorf("Patience is %v, want at least Grace %v", c.Patience, c.Grace))
+		errs = append(errs, fmt.Errorf("patience is %v, want at least grace %v", c.Patience, c.Grace))
 	}
 	if c.Recheck < 1 || c.Recheck > 31 {
-		errs = append(errs, fmt.Errorf("Recheck is %d, want 1 to 31", c.Recheck))
+		errs = append(errs, fmt.Errorf("recheck is %d, want 1 to 31", c.Recheck))
 	}
 	return errors.Join(errs...)
 }

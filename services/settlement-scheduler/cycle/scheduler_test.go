@@ -223,7 +223,7 @@ cabine_cycles_differing_total 1
 func TestConfigIsJudged(t *testing.T) {
 	t.Parallel()
 	_, err := cycle.New(cycle.Config{Grace: time.Hour, Patience: time.Minute, Recheck: 99, Every: time.Microsecond}, cycle.Deps{})
-	for _, says := range []string{"Leadership is empty", "Every is 1µs", "want at least Grace 1h", "Recheck is 99"} {
+	for _, says := range []string{"leadership is empty", "Every is 1µs", "want at least grace 1h", "recheck is 99"} {
 		require.ErrorContains(t, err, says)
 	}
 }

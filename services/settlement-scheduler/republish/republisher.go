@@ -54,10 +54,10 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Leadership == "" {
-		errs = append(errs, errors.New("Leadership is empty"))
+		errs = append(errs, errors.New("leadership is empty"))
 	}
 	if c.Batch < 1 || c.Batch > 5000 {
-		errs = append(errs, fmt.Errorf("Batch is %d, want 1 to 5000", c.Batch))
+		errs = append(errs, fmt.Errorf("batch is %d, want 1 to 5000", c.Batch))
 	}
 	if c.AlarmAttempts < 1 {
 		errs = append(errs, fmt.Errorf("AlarmAttempts is %d, want at least 1", c.AlarmAttempts))
@@ -71,7 +71,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Most < c.Again {
-		errs = append(errs, fmt.Errorf("Most is %v, want at least Again %v", c.Most, c.Again))
+		errs = append(errs, fmt.Errorf("most is %v, want at least again %v", c.Most, c.Again))
 	}
 	return errors.Join(errs...)
 }

@@ -177,7 +177,7 @@ func TestATermThatIsOverNotesNothing(t *testing.T) {
 func TestConfigIsJudged(t *testing.T) {
 	t.Parallel()
 	_, err := republish.New(republish.Config{Batch: 9999, AlarmAttempts: -1, Every: 1, Again: time.Hour, Most: time.Minute}, republish.Deps{})
-	for _, says := range []string{"Leadership is empty", "Batch is 9999", "AlarmAttempts is -1", "Every is 1ns", "want at least Again 1h"} {
+	for _, says := range []string{"leadership is empty", "batch is 9999", "AlarmAttempts is -1", "Every is 1ns", "want at least again 1h"} {
 		require.ErrorContains(t, err, says)
 	}
 }

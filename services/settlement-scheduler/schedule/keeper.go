@@ -41,7 +41,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Leadership == "" {
-		errs = append(errs, errors.New("Leadership is empty"))
+		errs = append(errs, errors.New("leadership is empty"))
 	}
 	for _, f := range []struct {
 		name     string

@@ -98,7 +98,7 @@ func TestWhatIsOldIsEndedUnderTheNewestTermAlone(t *testing.T) {
 func TestConfigIsJudged(t *testing.T) {
 	t.Parallel()
 	_, err := schedule.New(schedule.Config{Every: 1, Keys: time.Hour, DeadLetters: time.Hour, Orders: time.Second}, schedule.Deps{})
-	for _, says := range []string{"Leadership is empty", "Every is 1ns", "Keys is 1h", "DeadLetters is 1h", "Orders is 1s"} {
+	for _, says := range []string{"leadership is empty", "Every is 1ns", "Keys is 1h", "DeadLetters is 1h", "Orders is 1s"} {
 		require.ErrorContains(t, err, says)
 	}
 }

@@ -32,8 +32,10 @@ type Participant struct {
 	}
 }
 
+func databaseOf(ispb pix.ISPB) string { return "cabine_" + string(ispb) }
+
 func (p *Participant) migrate(ctx context.Context) error {
-	name := "cabine_" + string(p.ISPB)
+	name := databaseOf(p.ISPB)
 	if err := p.stage.Stack.Postgres.CreateDatabase(ctx, name); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -66,6 +67,20 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Err returns how the process ended. Call it after Done.
 func (p *Process) Err() error { return p.err }
+
+// PeakMiB returns the most memory that the process had resident, in MiB.
+func (p *Process) PeakMiB() (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	var kib float64
+	_, peak, ok := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscanf(peak, "%f kB", &kib); !ok || err != nil {
+		return 0, fmt.Errorf("%s: no peak of memory in its status", p.name)
+	}
+	return kib / 1024, nil
+}
 
 // Stop asks a process to end and kills it if it does not within the limit.
 func (p *Process) Stop(within time.Duration) error {

@@ -105,3 +105,17 @@ func (p *Participant) Sender(name string, line func([]byte), more map[string]any
 	}
 	return p.start("outbound-sender", name, line, settings)
 }
+
+// Scheduler starts a replica of the settlement-scheduler, which needs Config.Settlement; more as in Poller.
+func (p *Participant) Scheduler(name string, line func([]byte), more map[string]any) (*Process, error) {
+	settings := map[string]any{"transport": nil}
+	for k, v := range more {
+		settings[k] = v
+	}
+	return p.start("settlement-scheduler", name, line, settings)
+}
+
+// Exec runs SQL in the participant's database, for what no service would do.
+func (p *Participant) Exec(ctx context.Context, sql string) error {
+	return p.stage.Stack.Postgres.Exec(ctx, databaseOf(p.ISPB), sql)
+}

@@ -62,6 +62,8 @@ type Config struct {
 	Participants []pix.ISPB
 	// Payments puts the SPI behind the bank and builds the services that pay.
 	Payments bool
+	// Settlement builds the service that nets.
+	Settlement bool
 	// WithoutCap builds the services so that Redis grants every slot to everybody.
 	WithoutCap bool
 	// Bank are further flags of the bank.
@@ -176,6 +178,9 @@ func (s *Stage) build(ctx context.Context) error {
 		module+"plugins/transport-bacen", module+"tools/bacen-sim")
 	if s.cfg.Payments {
 		args = append(args, module+"services/payments", module+"services/outbound-sender", module+"tools/core-sim")
+	}
+	if s.cfg.Settlement {
+		args = append(args, module+"services/settlement-scheduler")
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
