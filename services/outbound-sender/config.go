@@ -23,6 +23,7 @@ type Config struct {
 	Transport core.TransportConfig `koanf:"transport"`
 	Queue     core.QueueConfig     `koanf:"queue"`
 	Signature SignatureConfig      `koanf:"signature"`
+	Messages  core.MessagesConfig  `koanf:"messages"`
 	Send      SendConfig           `koanf:"send"`
 	Resend    ResendConfig         `koanf:"resend"`
 	Traffic   TrafficConfig        `koanf:"traffic"`
@@ -146,8 +147,9 @@ func Defaults() Config {
 
 // Validate names every value that does not fit, with its numbers.
 func (c Config) Validate() error {
+	_, versions := c.Messages.Known()
 	errs := []error{
-		c.Base.Validate(), c.ICOM.Validate(), c.Redis.Validate(), c.Lease.Validate(), c.Postgres.Validate(),
+		versions, c.Base.Validate(), c.ICOM.Validate(), c.Redis.Validate(), c.Lease.Validate(), c.Postgres.Validate(),
 		c.NATS.Validate(), c.Transport.Validate(), c.Queue.Validate(), c.Signature.Validate(), c.validateSend(),
 	}
 	if c.Redis.Timeout > c.Lease.RenewTimeout {

@@ -58,6 +58,16 @@ func TestALonePaymentGoesAtOnceAndIdleGivesThePermitBack(t *testing.T) {
 	require.Zero(t, a.stop())
 }
 
+// While the SPI changes over, the first of the two versions is written.
+func TestTheConfiguredVersionIsWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.start("a", map[string]string{"CABINE_MESSAGES_VERSIONS": "pacs.008=1.15,pacs.008=1.16"})
+	w.became(w.send(1), pix.Sent)
+	require.Contains(t, string(w.arrivals()[0].body), "<MsgDefIdr>pacs.008.spi.1.15</MsgDefIdr>")
+	require.Zero(t, a.stop())
+}
+
 // The bank answers too late, not at all, or breaks off: nobody knows whether it has the message, and the same bytes go again.
 func TestUnknownOutcomesAreResolvedByTheSameMessage(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
-	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/signature"
@@ -77,9 +76,13 @@ func newSender(
 	cfg Config, s slots, t transport.Transport, db *store.DB, b *bus.Bus, sig *signer,
 	clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
 ) (*outbound.Sender, error) {
+	versions, err := cfg.Messages.Known()
+	if err != nil {
+		return nil, core.Misconfigured(err)
+	}
 	sender, err := outbound.New(cfg.outbound(), outbound.Deps{
-		Slots: s, Transport: readiness{t, sig}, Store: store.NewOutbound(db), Intake: intake(b, cfg.Send.InHand, log), Versions: iso20022.DefaultVersions(), Signer: sig,
-		Clock: clk, Log: log, Metrics: reg,
+		Slots: s, Transport: readiness{t, sig}, Store: store.NewOutbound(db), Intake: intake(b, cfg.Send.InHand, log),
+		Versions: versions, Signer: sig, Clock: clk, Log: log, Metrics: reg,
 	})
 	return sender, core.Misconfigured(err)
 }

@@ -125,7 +125,9 @@ func (w *world) provision() {
 // receive is the bank's own record: what arrived must be signed and readable.
 func (w *world) receive(r icomtest.Received) {
 	a := arrival{body: bytes.Clone(r.Body), at: time.Now()}
-	e, err := iso20022.DefaultVersions().Parse(r.Body)
+	versions := iso20022.DefaultVersions()
+	versions["pacs.008"] = []string{"1.16", "1.15"}
+	e, err := versions.Parse(r.Body)
 	if err == nil {
 		_, err = w.verifier.Verify(r.Body)
 	}

@@ -3,12 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/corebank"
 	"github.com/cabine-pix/cabine/libs/edge"
-	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/services/internal/core"
 	"github.com/cabine-pix/cabine/services/payments/announce"
@@ -27,7 +25,7 @@ type Config struct {
 	Throttle  core.ThrottleConfig `koanf:"throttle"`
 	API       APIConfig           `koanf:"api"`
 	Signature SignatureConfig     `koanf:"signature"`
-	Messages  MessagesConfig      `koanf:"messages"`
+	Messages  core.MessagesConfig `koanf:"messages"`
 	Core      CoreConfig          `koanf:"core"`
 	Inbound   InboundConfig       `koanf:"inbound"`
 	Outbox    OutboxConfig        `koanf:"outbox"`
@@ -55,12 +53,6 @@ type SignatureConfig struct {
 	// SPICertificates names a PEM file with the certificates that the SPI signs with, the next one too
 	// before it is used. Required.
 	SPICertificates string `koanf:"spi_certificates" help:"arquivo PEM com os certificados de assinatura do SPI"`
-}
-
-// MessagesConfig says which versions are read.
-type MessagesConfig struct {
-	// Versions are "pacs.008=1.16", a type up to twice, in place of the catalogue's for that type. Optional.
-	Versions []string `koanf:"versions" help:"versões aceitas, ex.: pacs.008=1.16,pacs.008=1.15; vazio: catálogo 5.13"`
 }
 
 // CoreConfig says how the participant's core is asked. decision.Config says more of each value.
@@ -162,7 +154,7 @@ func (c Config) Validate() error {
 	}
 	in, err := c.inbound()
 	return errors.Join(
-		named("messages", err), named("inbound", in.WithDefaults().Validate()),
+		err, named("inbound", in.WithDefaults().Validate()),
 		named("core", c.decision().WithDefaults().Validate()), named("api", c.api().WithDefaults().Validate()),
 		named("outbox", c.announce().WithDefaults().Validate()), named("watch", c.watch().WithDefaults().Validate()),
 	)
@@ -178,23 +170,8 @@ func (c Config) inbound() (inbound.Config, error) {
 		AnswerMargin: c.Inbound.AnswerMargin, NoEntryCode: c.Inbound.NoEntryCode, DrainTimeout: c.Inbound.DrainTimeout,
 	}
 	var err error
-	in.Versions, err = c.Messages.versions()
+	in.Versions, err = c.Messages.Known()
 	return in, err
-}
-
-func (c MessagesConfig) versions() (iso20022.Versions, error) {
-	all, told := iso20022.DefaultVersions(), iso20022.Versions{}
-	for _, pair := range c.Versions {
-		msgType, version, ok := strings.Cut(pair, "=")
-		if !ok {
-			return all, fmt.Errorf("versions: %q is no type=version", pair)
-		}
-		told[msgType] = append(told[msgType], version)
-	}
-	for msgType, versions := range told {
-		all[msgType] = versions
-	}
-	return all, all.Validate()
 }
 
 func (c Config) decision() decision.Config {
@@ -227,7 +204,7 @@ func (c Config) watch() watch.Config {
 
 func (c Config) api() api.Config {
 	return api.Config{
-		ISPB: c.ispb(), Listen: c.API.Listen, Tokens: c.API.Tokens, MaxBody: c.API.MaxBody, RequestTimeout: c.API.RequestTimeout,
+		ISPB: c.ispb(), Channels: c.ICOM.Channels(), Listen: c.API.Listen, Tokens: c.API.Tokens, MaxBody: c.API.MaxBody, RequestTimeout: c.API.RequestTimeout,
 		TLS: api.TLSConfig{Cert: c.API.TLSCert, Key: c.API.TLSKey, ClientCA: c.API.ClientCA},
 		Throttle: edge.ThrottleConfig{
 			Disabled: c.Throttle.Disabled, Limit: c.Throttle.Limit, Window: c.Throttle.TTL, TrustProxyHops: c.Throttle.TrustProxyHops,

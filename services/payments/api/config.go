@@ -14,6 +14,8 @@ import (
 type Config struct {
 	// ISPB is the participant whose orders these are. Required.
 	ISPB pix.ISPB
+	// Channels are those that orders go out on. Default: both.
+	Channels []pix.Channel
 	// Listen is host:port; port 0 takes a free one, which the log names. Required.
 	Listen string
 	// Tokens are the clients' bearer tokens, as edge.ParseTokens reads them. Required: without any the API does not
@@ -42,6 +44,9 @@ type TLSConfig struct {
 
 // WithDefaults returns a copy in which zero fields have their defaults.
 func (c Config) WithDefaults() Config {
+	if len(c.Channels) == 0 {
+		c.Channels = pix.Channels()
+	}
 	if c.MaxBody == 0 {
 		c.MaxBody = 16 << 10
 	}

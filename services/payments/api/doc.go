@@ -21,7 +21,7 @@
 // # Three kinds of no
 //
 //   - 400: the request cannot be read or a field has not its form. Nothing depends on when or by whom it was sent.
-//   - 422: it was read, and a rule of the Gate, or the books, refuse it.
+//   - 422: it was read, and a rule of the Gate, or the books, refuse it; or it would go out on a channel that is off.
 //   - 409: something exists or is under way under the same name.
 //
 // Each is an application/problem+json whose violacoes name the fields. No answer repeats a value.

@@ -233,3 +233,15 @@ func TestScheduledOrdersTakeTheSecondaryChannel(t *testing.T) {
 	require.Equal(t, "csm", said["canal"])
 	require.Equal(t, pix.CSM, (<-w.announced).Channel)
 }
+
+// What no sender would take is not booked.
+func TestAnOrderForAChannelThatIsOffIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.serve(nil, func(c *api.Config) { c.Channels = []pix.Channel{pix.CPM} })
+	scheduled := order(func(o map[string]any) { o["nivelServico"] = "PAGAGD" })
+	answer := w.do(ask{method: http.MethodPost, path: "/v1/pix", body: scheduled, token: coreToken, key: "off", handler: h})
+	require.Equal(t, []string{"nivelServico"}, w.violated(answer, http.StatusUnprocessableEntity))
+	require.Empty(t, w.announced)
+	require.Equal(t, http.StatusCreated, w.do(ask{method: http.MethodPost, path: "/v1/pix", body: order(nil), token: coreToken, key: "on", handler: h}).Code)
+}

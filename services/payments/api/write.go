@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/cabine-pix/cabine/libs/edge"
 	"github.com/cabine-pix/cabine/libs/iso20022"
@@ -61,6 +62,10 @@ func (a *API) bookOrder(ctx context.Context, tx *store.Tx, o order) (store.Payme
 	document, err := json.Marshal(o.transfer)
 	if err != nil {
 		return store.Payment{}, fmt.Errorf("order to JSON: %w", err)
+	}
+	if !slices.Contains(a.cfg.Channels, o.channel) {
+		return store.Payment{}, Refuse("canal-desligado", "Canal desligado", "Este participante não usa o canal "+string(o.channel)+", e a ordem não sairia.",
+			edge.Violation{Field: "nivelServico", Reason: "PAGPRI sai pelo canal cpm, PAGAGD pelo csm"})
 	}
 	row := store.Payment{
 		ID: string(o.transfer.EndToEndID), Kind: pix.Payment, Direction: pix.Out, State: pix.Created, Amount: o.transfer.Amount,
