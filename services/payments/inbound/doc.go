@@ -61,6 +61,14 @@
 // The same holds for admi.002 to such a message. To one that went out once it is a contradiction if
 // the payment is settled.
 //
+// RJCT with any other code ends an order however often it went out. The SPI knows orders by their
+// identifier, whichever copy brings it: it would contradict itself if it rejected one that it
+// settled, and DUPL alone speaks of the copy instead. That holds if the SPI looks for the identifier
+// before it judges what changes with time: the age of the order (AB11) or of the identifier (FF08),
+// the balance (AM04), who takes part (DS27). The simulated SPI does; what the real one does is not
+// published and is to be tried in homologation, with the same pacs.008 again after its 40 s. If it
+// judges the time first, these codes are to be read as DUPL is.
+//
 // A return that comes before the SPI told us that the original settled waits, by coming
 // again, until it is known or the time is over.
 //
