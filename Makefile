@@ -17,6 +17,8 @@ ARGS ?=
 # more of them run at a time than there are cores.
 PACKAGES ?= work
 TEST_FLAGS ?= -p 2 -parallel 4 -timeout 15m
+# Orders of the bad day of test/robustness that belongs to `make test`; `make bad-day` has all of them.
+ORDERS ?= 2000
 # 1: a machine that cannot reach the vulnerability database passes `make check` without that check.
 VULN_OFFLINE_OK ?= 0
 
@@ -58,9 +60,13 @@ build: ## Build every program into bin/
 .PHONY: test
 test: compiler ## Run everything that CI runs; installs PostgreSQL and Redis where it may (PACKAGES, TEST_FLAGS)
 	go vet work
-	go test -race -shuffle=on $(TEST_FLAGS) $(PACKAGES)
+	CABINE_ORDERS=$(ORDERS) go test -race -shuffle=on $(TEST_FLAGS) $(PACKAGES)
 	@if command -v apt-get >/dev/null; then set -x; \
 		go test -tags install -run '^TestUnpack' -timeout 15m ./libs/devstack; fi
+
+.PHONY: bad-day
+bad-day: ## Run the bad day whole: 20,000 payments while everything fails that can, and books that must agree (ARGS)
+	go test ./test/robustness -run '^TestOneBadDay$$' -count=1 -v -timeout 30m $(ARGS)
 
 .PHONY: check
 check: lint alone unchanged vuln test ## Run what a change must pass before it is proposed
