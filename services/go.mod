@@ -17,6 +17,8 @@ require (
 	golang.org/x/sys v0.50.0
 )
 
+require github.com/kylelemons/godebug v1.1.0 // indirect
+
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/ThalesGroup/crypto11 v1.6.2 // indirect
