@@ -12,11 +12,11 @@ DURATION ?= 60s
 REPORT ?=
 # Further flags for demo and bench.
 ARGS ?=
-# Packages to test, and how. Two packages at a time: more would make the real servers of the tests wait for each other
+# Packages to test, and how. One package at a time: more would make the real servers of the tests wait for each other
 # on a small machine, and tests that measure time would measure that. Tests of one package mostly wait for servers, so
 # more of them run at a time than there are cores.
 PACKAGES ?= work
-TEST_FLAGS ?= -p 2 -parallel 4 -timeout 15m
+TEST_FLAGS ?= -p 1 -parallel 4 -timeout 15m
 # Orders of the bad day of test/robustness that belongs to `make test`; `make bad-day` has all of them.
 ORDERS ?= 2000
 # 1: a machine that cannot reach the vulnerability database passes `make check` without that check.
