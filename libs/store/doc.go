@@ -74,6 +74,22 @@
 //     published and waits by Stuck, a message that is built or unknown by Due, and one that
 //     is spent is counted (Doubts) until its orders have ended.
 //
+// # Obligations and cycles
+//
+//	Move to settled        Book                    Seal            Close
+//	---------------> due ---------> in an open cycle ----> sealed --------> closed, with its lines
+//
+// What settles has an obligation due, by the statement that settles it. Book writes the
+// obligation, once, into the first open cycle that ends after it settled, with the cycle it
+// missed if it is late. Whoever books holds all cycles together with the others who do; who
+// seals one holds them alone, for an instant, so that nothing is written into a cycle that is
+// being netted.
+//
+//   - Netted once. A date and type have one cycle, windows do not overlap, and the lines of a
+//     cycle are written with its end, in one transaction. To close it again is to compare.
+//   - Who may change a cycle. Each change is a leader's, under a term (Reign): an older one is
+//     refused at the latest when it would commit.
+//
 // # The order of locks
 //
 // Messages, then operations, then payments, and each of these in the order of their keys.

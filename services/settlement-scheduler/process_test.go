@@ -25,9 +25,9 @@ func without(all []*process, gone *process) []*process {
 	return slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == gone })
 }
 
-// A leader is killed, the next is told to stop, and the third goes on: what settles meanwhile is netted, once.
-func TestLeadersAreKilledAndStopped(t *testing.T) {
-	t.Parallel()
+// A leader is killed, the next is told to stop, and the third goes on: what settles meanwhile is netted, once. It measures
+// times, so nothing else of this package runs beside it.
+func TestLeadersAreKilledAndStopped(t *testing.T) { //nolint:paralleltest // see above
 	w := newWorld(t)
 	w.settle(50, w.first[0].OpensAt.Add(time.Minute))
 	w.settle(30, w.first[1].OpensAt.Add(time.Minute))
@@ -41,16 +41,18 @@ func TestLeadersAreKilledAndStopped(t *testing.T) {
 	replicas = without(replicas, first)
 	w.settle(40, w.now())
 	second := w.leader(replicas, led)
-	t.Logf("after a kill the next leads after %v, the lease is %v", time.Since(began), ttl)
-	require.Less(t, time.Since(began), ttl+time.Second)
+	took := time.Since(began)
+	t.Logf("after a kill the next leads after %v, the lease is %v", took, ttl)
+	require.Less(t, took, ttl+500*time.Millisecond+w.handover())
 	w.written()
 
 	began = time.Now()
 	second.signal(syscall.SIGTERM)
 	replicas = without(replicas, second)
 	w.leader(replicas, led)
-	t.Logf("after a clean stop the next leads after %v", time.Since(began))
-	require.Less(t, time.Since(began), 500*time.Millisecond)
+	took = time.Since(began)
+	t.Logf("after a clean stop the next leads after %v", took)
+	require.Less(t, took, w.handover())
 	require.Zero(t, second.wait())
 	w.settle(10, w.now())
 	w.written()
@@ -105,8 +107,9 @@ func TestALeaderIsKilledInTheMiddleOfClosing(t *testing.T) {
 	began := time.Now()
 	first.kill()
 	w.leader(without(replicas, first), led)
-	t.Logf("the next leads after %v", time.Since(began))
-	require.Less(t, time.Since(began), ttl+time.Second, "it does not wait for the transaction of the dead one")
+	took := time.Since(began)
+	t.Logf("the next leads after %v", took)
+	require.Less(t, took, ttl+500*time.Millisecond+w.handover(), "it does not wait for the transaction of the dead one")
 	require.NoError(t, <-locked)
 	require.EqualValues(t, 25, w.closed(w.first[0].ID).Obligations)
 	lines, err := w.cycles.Lines(t.Context(), w.first[0].ID)

@@ -173,52 +173,63 @@ func (c *court) startAll(n int) map[string]*replica {
 	return all
 }
 
-func TestReplicasHaveOneLeader(t *testing.T) {
-	t.Parallel()
+// It measures times, so nothing else of this package runs beside it.
+func TestReplicasHaveOneLeader(t *testing.T) { //nolint:paralleltest // see above
 	for _, n := range []int{3, 50} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			c := &court{w: w}
-			w.settle(100, w.first[0].OpensAt.Add(time.Minute))
-			all := c.startAll(n)
-			first := c.leads(0)
-			w.closed(w.first[0].ID)
-			settling, enough := context.WithCancel(t.Context())
-			var settler sync.WaitGroup
-			settler.Go(func() {
-				for settling.Err() == nil {
-					w.settle(5, w.now())
-					_ = clock.Sleep(settling, clock.System(), 50*time.Millisecond)
-				}
-			})
-
-			// As dead as a replica in this process can be: nothing that it says to Redis arrives.
-			killed := w.now()
-			all[first.name].proxy.Blackhole(devstack.Both)
-			second := c.leads(first.term)
-			t.Logf("after a kill the next leads after %v, the lease is %v", second.begin.Sub(killed), ttl)
-			require.Less(t, second.begin.Sub(killed), ttl+time.Second)
-			all[first.name].proxy.Pass()
-
-			stopped := w.now()
-			require.NoError(t, all[second.name].stop())
-			delete(all, second.name)
-			third := c.leads(second.term)
-			t.Logf("after a clean stop the next leads after %v", third.begin.Sub(stopped))
-			require.Less(t, third.begin.Sub(stopped), 500*time.Millisecond)
-
-			enough()
-			settler.Wait()
-			w.written()
-			w.closed(w.first[1].ID)
-			stopAll(t, all)
-			c.one()
-			w.sound()
-			require.Empty(t, c.timeouts())
-			require.Empty(t, w.creations.Subjects(), "services create no consumers")
-		})
+		t.Run(fmt.Sprint(n), func(t *testing.T) { replicas(t, n) })
 	}
+}
+
+func replicas(t *testing.T, n int) {
+	t.Helper()
+	w := newWorld(t)
+	c := &court{w: w}
+	w.settle(100, w.first[0].OpensAt.Add(time.Minute))
+	all := c.startAll(n)
+	leading := c.leads(0)
+	w.closed(w.first[0].ID)
+	settling, enough := context.WithCancel(t.Context())
+	var settler sync.WaitGroup
+	settler.Go(func() {
+		for settling.Err() == nil {
+			if _, err := w.add(settling, 5, time.Now()); err != nil && settling.Err() == nil {
+				t.Error(err)
+			}
+			_ = clock.Sleep(settling, clock.System(), 50*time.Millisecond)
+		}
+	})
+	defer func() { enough(); settler.Wait() }()
+
+	// As dead as a replica in this process can be: nothing that it says to Redis arrives.
+	killed, dead := w.now(), all[leading.name]
+	dead.proxy.Blackhole(devstack.Both)
+	leading = c.leads(leading.term)
+	t.Logf("after a kill the next leads after %v, the lease is %v", leading.begin.Sub(killed), ttl)
+	require.Less(t, leading.begin.Sub(killed), ttl+500*time.Millisecond+w.handover())
+	dead.proxy.Pass()
+
+	// Others may have the processors for a while, and so not each handover is a fast one.
+	fastest := long
+	for range 2 {
+		stopped := w.now()
+		require.NoError(t, all[leading.name].stop())
+		delete(all, leading.name)
+		leading = c.leads(leading.term)
+		took := leading.begin.Sub(stopped)
+		t.Logf("after a clean stop the next leads after %v", took)
+		fastest = min(fastest, took)
+	}
+	require.Less(t, fastest, w.handover())
+
+	enough()
+	settler.Wait()
+	w.written()
+	w.closed(w.first[1].ID)
+	stopAll(t, all)
+	c.one()
+	w.sound()
+	require.Empty(t, c.timeouts())
+	require.Empty(t, w.creations.Subjects(), "services create no consumers")
 }
 
 // Redis forgets everything under the leader: no second one begins beside it.

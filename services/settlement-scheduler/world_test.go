@@ -113,11 +113,17 @@ func (w *world) now() time.Time {
 }
 
 // settle adds payments that settled at an instant.
-func (w *world) settle(n int, at time.Time) (ids []string) {
+func (w *world) settle(n int, at time.Time) []string {
 	w.t.Helper()
+	ids, err := w.add(w.t.Context(), n, at)
+	require.NoError(w.t, err)
+	return ids
+}
+
+func (w *world) add(ctx context.Context, n int, at time.Time) (ids []string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	require.NoError(w.t, w.db.InTx(w.t.Context(), func(ctx context.Context, tx *store.Tx) error {
+	err = w.db.InTx(ctx, func(ctx context.Context, tx *store.Tx) error {
 		var moves []store.Move
 		for i := range n {
 			id := fmt.Sprintf("E12345678202612010000%011d", len(w.settled)+i)
@@ -132,9 +138,25 @@ func (w *world) settle(n int, at time.Time) (ids []string) {
 		}
 		_, err := w.payments.Move(ctx, tx, moves)
 		return err
-	}))
+	})
+	if err != nil {
+		return nil, err
+	}
 	w.settled = append(w.settled, ids...)
-	return ids
+	return ids, nil
+}
+
+// handover bounds a leadership that is given back and taken: half a second, and what the steps of it wait for a processor
+// on a machine that has none free, taken from the slowest of some round trips to the database.
+func (w *world) handover() time.Duration {
+	w.t.Helper()
+	var slowest time.Duration
+	for range 10 {
+		began := time.Now()
+		w.now()
+		slowest = max(slowest, time.Since(began))
+	}
+	return 500*time.Millisecond + 10*slowest
 }
 
 // written waits until nothing is due.
