@@ -24,7 +24,7 @@ const (
 	// payments are open. What comes at once goes out in groups, and signatures cost what this machine has least of.
 	clients  = 100
 	burst    = time.Second
-	openMost = 300
+	openMost = 450
 	// One in so many orders takes the secondary channel, is given twice at once, is given back in half.
 	oneScheduled = 5
 	oneTwice     = 40
