@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -107,4 +108,15 @@ func LastFirstByte(err error, notAfter clock.Deadline) (at clock.Instant, ok boo
 		return 0, false
 	}
 	return e.Exchange.FirstByte, true
+}
+
+// LogAttr puts the fields of a transport's error beside each other for a log; any other error is itself.
+func LogAttr(err error) slog.Attr {
+	var e *Error
+	if !errors.As(err, &e) {
+		return slog.Any("error", err)
+	}
+	return slog.Group("error",
+		slog.String("kind", string(e.Kind)), slog.Int("status", e.Status),
+		slog.String("title", e.Title), slog.String("type", e.ProblemType), slog.String("reason", e.Reason))
 }

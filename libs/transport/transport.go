@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/clock"
@@ -157,4 +158,40 @@ type Transport interface {
 	CloseStream(ctx context.Context, req CloseRequest) (CloseResult, error)
 	// Disconnect closes the slot's connection, if any. It makes no request.
 	Disconnect(ctx context.Context, slot SlotID) error
+}
+
+// Need is what a host asks of a transport before it takes a slot for one channel.
+type Need struct {
+	Channel pix.Channel
+	ISPB    pix.ISPB
+	// Send or Pull is what the slot is for.
+	Send, Pull bool
+	// UserTimeout is u, on which the bank hold of the host's leases rests.
+	UserTimeout time.Duration
+}
+
+// Readiness is what a transport says about itself; every Transport does.
+type Readiness interface {
+	Capabilities(ctx context.Context) (Capabilities, error)
+	Ready(ctx context.Context, channel pix.Channel, ispb pix.ISPB) error
+}
+
+// Usable says why a slot would be of no use with t now, nil if it would be. It makes no request.
+func Usable(ctx context.Context, t Readiness, need Need) error {
+	can, err := t.Capabilities(ctx)
+	if err != nil {
+		return fmt.Errorf("transport: %w", err)
+	}
+	if need.Pull && !can.Pull || need.Send && !can.Send || !slices.Contains(can.Channels, need.Channel) {
+		return fmt.Errorf("transport %s %s does not serve this channel (read: %t, send: %t, channels: %v)",
+			can.Name, can.Version, can.Pull, can.Send, can.Channels)
+	}
+	if can.UserTimeout <= 0 || can.UserTimeout > need.UserTimeout {
+		return fmt.Errorf("transport %s %s may deliver for %v what it wrote, want more than 0 and at most lease.user_timeout %v: the bank hold rests on it",
+			can.Name, can.Version, can.UserTimeout, need.UserTimeout)
+	}
+	if err := t.Ready(ctx, need.Channel, need.ISPB); err != nil {
+		return fmt.Errorf("transport: %w", err)
+	}
+	return nil
 }

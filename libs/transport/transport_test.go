@@ -1,8 +1,10 @@
 package transport_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -111,4 +113,64 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 	require.ErrorContains(t, transport.SendResult{ResourceIDs: make([]string, 11)}.Validate(), "at most 10")
 	require.ErrorContains(t, transport.SendResult{ResourceIDs: []string{"\r"}}.Validate(), "visible")
+}
+
+// said is a transport that says this of itself.
+type said struct {
+	can         transport.Capabilities
+	silent, not error
+}
+
+func (s said) Capabilities(context.Context) (transport.Capabilities, error) { return s.can, s.silent }
+
+func (s said) Ready(context.Context, pix.Channel, pix.ISPB) error { return s.not }
+
+func TestUsableSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	both := transport.Capabilities{
+		Name: "t", Version: "1", Channels: []pix.Channel{pix.CPM}, Send: true, Pull: true, UserTimeout: time.Second,
+	}
+	with := func(change func(*transport.Capabilities)) said {
+		can := both
+		change(&can)
+		return said{can: can}
+	}
+	send := transport.Need{Channel: pix.CPM, ISPB: "12345678", Send: true, UserTimeout: time.Second}
+	pull := send
+	pull.Send, pull.Pull = false, true
+	csm := send
+	csm.Channel = pix.CSM
+	require.NoError(t, transport.Usable(t.Context(), said{can: both}, send))
+	require.NoError(t, transport.Usable(t.Context(), with(func(c *transport.Capabilities) { c.Send = false }), pull))
+	for name, tt := range map[string]struct {
+		t    said
+		need transport.Need
+		why  string
+	}{
+		"silent":        {said{silent: errors.New("no process")}, send, "no process"},
+		"cannot send":   {with(func(c *transport.Capabilities) { c.Send = false }), send, "does not serve"},
+		"cannot read":   {with(func(c *transport.Capabilities) { c.Pull = false }), pull, "does not serve"},
+		"other channel": {said{can: both}, csm, "does not serve"},
+		"unbounded":     {with(func(c *transport.Capabilities) { c.UserTimeout = 0 }), send, "lease.user_timeout"},
+		"bounded late":  {with(func(c *transport.Capabilities) { c.UserTimeout++ }), pull, "lease.user_timeout"},
+		"not ready":     {said{can: both, not: errors.New("expired")}, send, "expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.ErrorContains(t, transport.Usable(t.Context(), tt.t, tt.need), tt.why)
+		})
+	}
+}
+
+func TestLogAttrHasTheFieldsOfATransportsError(t *testing.T) {
+	t.Parallel()
+	plain := errors.New("x")
+	require.Equal(t, slog.Any("error", plain), transport.LogAttr(plain))
+	attr := transport.LogAttr(fmt.Errorf("send: %w", &transport.Error{Kind: transport.Rejected, Status: 400, Title: "não"}))
+	fields := map[string]any{}
+	for _, a := range attr.Value.Group() {
+		fields[a.Key] = a.Value.Any()
+	}
+	require.Equal(t, "error", attr.Key)
+	require.Equal(t, map[string]any{"kind": "rejected", "status": int64(400), "title": "não", "type": "", "reason": ""}, fields)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/pix"
-	"github.com/cabine-pix/cabine/libs/slotpool"
 	"github.com/cabine-pix/cabine/services/icom-poller/inbound"
 	"github.com/cabine-pix/cabine/services/internal/core"
 )
@@ -127,7 +126,7 @@ func (c Config) Validate() error {
 		in := c.inbound("check").WithDefaults()
 		errs = append(errs, in.Validate())
 		for _, name := range c.ICOM.Channels() {
-			errs = append(errs, c.pool(name).WithDefaults().Validate())
+			errs = append(errs, core.PoolConfig(c.ICOM, c.Lease, name).WithDefaults().Validate())
 		}
 	}
 	return errors.Join(errs...)
@@ -197,12 +196,4 @@ func (c Config) inbound(owner string) inbound.Config {
 		in.Workers[name] = c.ICOM.Pollers(name)
 	}
 	return in
-}
-
-// pool returns the configuration of one channel's connections.
-func (c Config) pool(name pix.Channel) slotpool.Config {
-	return slotpool.Config{
-		Channel: name, ISPB: pix.ISPB(c.ICOM.ISPB),
-		BankHold: c.Lease.BankHold, ReceiveTimeout: c.Lease.ReceiveTimeout,
-	}
 }

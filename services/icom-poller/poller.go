@@ -12,7 +12,6 @@ import (
 	"github.com/cabine-pix/cabine/libs/leader"
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
-	"github.com/cabine-pix/cabine/libs/slotpool"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/libs/telemetry"
 	"github.com/cabine-pix/cabine/libs/transport"
@@ -20,37 +19,8 @@ import (
 	"github.com/cabine-pix/cabine/services/internal/core"
 )
 
-// channel is the permits of one channel and the pool of connections that they open.
-type channel struct {
-	set  *lease.Set
-	pool *slotpool.Pool
-}
-
-// channels are those that this service polls.
-type channels map[pix.Channel]channel
-
-func newChannels(
-	cfg Config, keeper *lease.Keeper, t transport.Transport, clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
-) (channels, error) {
-	out := make(channels)
-	for _, name := range cfg.ICOM.Channels() {
-		set, err := keeper.NewSet(cfg.ICOM.Set(name))
-		if err != nil {
-			return nil, core.Misconfigured(err)
-		}
-		pool, err := slotpool.New(cfg.pool(name), slotpool.Deps{
-			Acquire: slotpool.From(set.Acquire), Transport: t, Clock: clk, Log: log, Metrics: reg,
-		})
-		if err != nil {
-			return nil, core.Misconfigured(err)
-		}
-		out[name] = channel{set: set, pool: pool}
-	}
-	return out, nil
-}
-
 func newPoller(
-	cfg Config, id core.Identity, chs channels, t transport.Transport, db *store.DB, b *bus.Bus,
+	cfg Config, id core.Identity, pools core.ChannelPools, t transport.Transport, db *store.DB, b *bus.Bus,
 	clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
 ) (*inbound.Poller, error) {
 	inbox := store.NewInbox(db)
@@ -61,8 +31,8 @@ func newPoller(
 		Outlet: inbound.Outlet{Carrier: b, Backlog: inbox, Unfinished: inbox},
 		Clock:  clk, Log: log, Metrics: reg,
 	}
-	for name, ch := range chs {
-		deps.Slots[name], deps.Holders[name] = ch.pool, ch.set.Snapshot
+	for name, ch := range pools {
+		deps.Slots[name], deps.Holders[name] = ch.Pool, ch.Set.Snapshot
 	}
 	p, err := inbound.New(cfg.inbound(id.Replica), deps)
 	return p, core.Misconfigured(err)

@@ -16,9 +16,10 @@ func wire(cfg Config) fx.Option {
 		core.Postgres(cfg.Postgres),
 		core.NATS(cfg.NATS, false), // away, the inbox fills and polling goes on
 		core.Transport(cfg.Transport),
+		core.Pools(cfg.ICOM, cfg.Lease),
 		fx.Module("inbound",
 			fx.Supply(cfg),
-			fx.Provide(newChannels, newPoller, newElector),
+			fx.Provide(newPoller, newElector),
 			fx.Invoke(core.Run[*inbound.Poller], lead, show),
 		),
 	)

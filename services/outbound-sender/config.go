@@ -7,7 +7,6 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/signature/pkcs11"
-	"github.com/cabine-pix/cabine/libs/slotpool"
 	"github.com/cabine-pix/cabine/services/internal/core"
 	"github.com/cabine-pix/cabine/services/outbound-sender/outbound"
 )
@@ -158,7 +157,7 @@ func (c Config) Validate() error {
 	if errors.Join(errs...) == nil {
 		errs = append(errs, c.outbound().WithDefaults().Validate())
 		for _, name := range c.ICOM.Channels() {
-			errs = append(errs, c.pool(name).WithDefaults().Validate())
+			errs = append(errs, core.PoolConfig(c.ICOM, c.Lease, name).WithDefaults().Validate())
 		}
 	}
 	return errors.Join(errs...)
@@ -227,12 +226,4 @@ func (c Config) outbound() outbound.Config {
 		out.Workers[name] = min(c.Queue.Concurrency, c.ICOM.Senders(name))
 	}
 	return out
-}
-
-// pool returns the configuration of one channel's connections.
-func (c Config) pool(name pix.Channel) slotpool.Config {
-	return slotpool.Config{
-		Channel: name, ISPB: pix.ISPB(c.ICOM.ISPB),
-		BankHold: c.Lease.BankHold, ReceiveTimeout: c.Lease.ReceiveTimeout,
-	}
 }

@@ -11,11 +11,9 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
-	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/signature"
 	"github.com/cabine-pix/cabine/libs/signature/pkcs11"
-	"github.com/cabine-pix/cabine/libs/slotpool"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/libs/telemetry"
 	"github.com/cabine-pix/cabine/libs/transport"
@@ -49,39 +47,20 @@ func newSigner(cfg Config, clk clock.Clock, r *core.Runner) (*signer, error) {
 	return signerOf(key, certificates[0], clk)
 }
 
-// slots are the permits of the channels that this service sends on.
-type slots map[pix.Channel]outbound.Slots
-
-func newSlots(
-	cfg Config, keeper *lease.Keeper, t transport.Transport, clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
-) (slots, error) {
-	out := make(slots)
-	for _, name := range cfg.ICOM.Channels() {
-		set, err := keeper.NewSet(cfg.ICOM.Set(name))
-		if err != nil {
-			return nil, core.Misconfigured(err)
-		}
-		pool, err := slotpool.New(cfg.pool(name), slotpool.Deps{
-			Acquire: slotpool.From(set.Acquire), Transport: t, Clock: clk, Log: log, Metrics: reg,
-		})
-		if err != nil {
-			return nil, core.Misconfigured(err)
-		}
-		out[name] = pool
-	}
-	return out, nil
-}
-
 func newSender(
-	cfg Config, s slots, t transport.Transport, db *store.DB, b *bus.Bus, sig *signer,
+	cfg Config, pools core.ChannelPools, t transport.Transport, db *store.DB, b *bus.Bus, sig *signer,
 	clk clock.Clock, log *slog.Logger, reg prometheus.Registerer,
 ) (*outbound.Sender, error) {
 	versions, err := cfg.Messages.Known()
 	if err != nil {
 		return nil, core.Misconfigured(err)
 	}
+	slots := make(map[pix.Channel]outbound.Slots)
+	for name, ch := range pools {
+		slots[name] = ch.Pool
+	}
 	sender, err := outbound.New(cfg.outbound(), outbound.Deps{
-		Slots: s, Transport: readiness{t, sig}, Store: store.NewOutbound(db), Intake: intake(b, cfg.Send.InHand, log),
+		Slots: slots, Transport: readiness{t, sig}, Store: store.NewOutbound(db), Intake: intake(b, cfg.Send.InHand, log),
 		Versions: versions, Signer: sig, Clock: clk, Log: log, Metrics: reg,
 	})
 	return sender, core.Misconfigured(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/signature"
+	"github.com/cabine-pix/cabine/libs/transport"
 	"github.com/cabine-pix/cabine/services/internal/core"
-	"github.com/cabine-pix/cabine/services/outbound-sender/outbound"
 )
 
 // signer signs while its certificate is in force. After that the SPI would refuse one message after the other
@@ -48,11 +48,11 @@ func (s *signer) Sign(message []byte) ([]byte, error) {
 
 // readiness is that of the transport and of the signature: without either, what is in hand is for other replicas.
 type readiness struct {
-	outbound.Readiness
+	transport.Readiness
 	signer *signer
 }
 
-// Ready implements outbound.Readiness.
+// Ready implements transport.Readiness.
 func (r readiness) Ready(ctx context.Context, channel pix.Channel, ispb pix.ISPB) error {
 	if err := r.signer.inForce(); err != nil {
 		return err

@@ -16,9 +16,10 @@ func wire(cfg Config) fx.Option {
 		core.Postgres(cfg.Postgres),
 		core.NATS(cfg.NATS, true),
 		core.Transport(cfg.Transport),
+		core.Pools(cfg.ICOM, cfg.Lease),
 		fx.Module("outbound",
 			fx.Supply(cfg),
-			fx.Provide(newSigner, newSlots, newSender),
+			fx.Provide(newSigner, newSender),
 			fx.Invoke(core.Run[*outbound.Sender], show),
 		),
 	)

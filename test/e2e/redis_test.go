@@ -122,11 +122,12 @@ func TestRedisThatCannotWrite(t *testing.T) {
 			w.traffic(20)
 			a, b, c := w.three()
 			all := []*replica{a, b, c}
+			asked := time.Now() // a replica can meet the refusal before we have the answer
 			_, err := w.redis.Do(t.Context(), tt.refuse...)
 			require.NoError(t, err)
 			at := time.Now()
 			for _, r := range all {
-				r.logged(at, "renewal failed, no new requests once the start deadline passes")
+				r.logged(asked, "renewal failed, no new requests once the start deadline passes")
 			}
 			w.eventually("every slot to be lost", func() bool { return len(a.held())+len(b.held())+len(c.held()) == 0 })
 			w.until(at.Add(w.timing.TTL + time.Second))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,21 +49,9 @@ func (c *channel) ready(ctx context.Context) error {
 	if err := c.deps.Ping(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	can, err := c.deps.Transport.Capabilities(ctx)
-	if err != nil {
-		return fmt.Errorf("transport: %w", err)
-	}
-	if !can.Pull || !slices.Contains(can.Channels, c.name) {
-		return fmt.Errorf("transport %s %s does not read this channel", can.Name, can.Version)
-	}
-	if can.UserTimeout <= 0 || can.UserTimeout > c.cfg.UserTimeout {
-		return fmt.Errorf("transport %s %s may deliver for %v what it wrote, want more than 0 and at most lease.user_timeout %v: the bank hold rests on it",
-			can.Name, can.Version, can.UserTimeout, c.cfg.UserTimeout)
-	}
-	if err := c.deps.Transport.Ready(ctx, c.name, c.cfg.ISPB); err != nil {
-		return fmt.Errorf("transport: %w", err)
-	}
-	return nil
+	return transport.Usable(ctx, c.deps.Transport, transport.Need{
+		Channel: c.name, ISPB: c.cfg.ISPB, Pull: true, UserTimeout: c.cfg.UserTimeout,
+	})
 }
 
 // poll runs the workers until taking ends and they have given their slots back; working ends what is in flight.
@@ -110,7 +97,7 @@ func (c *channel) crew(taking, working context.Context) {
 
 // work takes one slot after the other.
 func (c *channel) work(taking, working context.Context) {
-	retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
+	retry := clock.Backoff{First: c.cfg.BackoffFirst, Most: c.cfg.BackoffMost}
 	for {
 		within, leave, err := c.gate.pass(taking)
 		if err != nil {
@@ -129,7 +116,7 @@ func (c *channel) work(taking, working context.Context) {
 			return
 		case err != nil:
 			c.log.Warn("no slot", slog.Any("error", err))
-			if clock.Sleep(taking, c.deps.Clock, retry.next()) != nil {
+			if clock.Sleep(taking, c.deps.Clock, retry.Next()) != nil {
 				return
 			}
 			continue
@@ -141,7 +128,7 @@ func (c *channel) work(taking, working context.Context) {
 }
 
 // serve does one stint and gives the slot back. It returns how long the worker should wait before the next.
-func (c *channel) serve(taking, working context.Context, slot *slotpool.Slot, retry *backoff) time.Duration {
+func (c *channel) serve(taking, working context.Context, slot *slotpool.Slot, retry *clock.Backoff) time.Duration {
 	s := &stint{
 		c: c, slot: slot, taking: taking, retry: retry,
 		log: c.log.With(slog.Int("slot", slot.ID().Slot), slog.String("grant", slot.Grant())),
@@ -201,15 +188,4 @@ func (c *channel) held() []Held {
 		out = append(out, s.held())
 	}
 	return out
-}
-
-// describe puts the fields of a transport's error beside each other for the log.
-func describe(err error) slog.Attr {
-	var e *transport.Error
-	if !errors.As(err, &e) {
-		return slog.Any("error", err)
-	}
-	return slog.Group("error",
-		slog.String("kind", string(e.Kind)), slog.Int("status", e.Status),
-		slog.String("title", e.Title), slog.String("type", e.ProblemType), slog.String("reason", e.Reason))
 }

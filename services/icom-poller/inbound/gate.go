@@ -44,7 +44,7 @@ func newGate(check func(context.Context) error, cfg Config, clk clock.Clock, log
 
 // run checks until ctx ends: every so often while open, with back-off while closed, at once when in doubt.
 func (g *gate) run(ctx context.Context) {
-	pause := backoff{first: g.first, most: gateMost}
+	pause := clock.Backoff{First: g.first, Most: gateMost}
 	for {
 		wait := g.every
 		err := g.check(ctx)
@@ -53,9 +53,9 @@ func (g *gate) run(ctx context.Context) {
 		}
 		g.set(err)
 		if err != nil {
-			wait = pause.next()
+			wait = pause.Next()
 		} else {
-			pause.reset()
+			pause.Reset()
 		}
 		timer := g.clk.NewTimer(wait)
 		select {

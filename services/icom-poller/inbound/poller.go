@@ -36,19 +36,13 @@ type Slots interface {
 	Acquire(ctx context.Context, class lease.Class) (*slotpool.Slot, error)
 }
 
-// Readiness is what a transport says about itself before it is used.
-type Readiness interface {
-	Capabilities(ctx context.Context) (transport.Capabilities, error)
-	Ready(ctx context.Context, channel pix.Channel, ispb pix.ISPB) error
-}
-
 // Deps are what a Poller works with. All are required.
 type Deps struct {
 	// Slots per channel; its keys are the channels that are polled.
 	Slots map[pix.Channel]Slots
 	// Holders reads from Redis who holds the slots of a channel.
 	Holders   map[pix.Channel]func(context.Context) ([]lease.Holder, error)
-	Transport Readiness
+	Transport transport.Readiness
 	Inbox     Inbox
 	// Ping reports whether the store answers.
 	Ping    func(context.Context) error

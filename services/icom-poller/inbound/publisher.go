@@ -137,7 +137,7 @@ func (p *Publisher) nudge() {
 
 // Run publishes until ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
-	retry := backoff{first: p.cfg.BackoffFirst, most: p.cfg.BackoffMost}
+	retry := clock.Backoff{First: p.cfg.BackoffFirst, Most: p.cfg.BackoffMost}
 	p.sweep = p.clk.Now()
 	for {
 		err := p.work(ctx)
@@ -146,9 +146,9 @@ func (p *Publisher) Run(ctx context.Context) {
 		}
 		wake, wait := p.wake, p.untilDue()
 		if err != nil {
-			wake, wait = nil, retry.next()
+			wake, wait = nil, retry.Next()
 		} else {
-			retry.reset()
+			retry.Reset()
 		}
 		p.report(err)
 		timer := p.clk.NewTimer(wait)

@@ -34,17 +34,3 @@ func TestAlignedWait(t *testing.T) {
 	}
 	require.ErrorContains(t, Aligned{Cycle: time.Second, Stagger: time.Second}.Validate(), "stagger 1s")
 }
-
-func TestBackoffGrowsToItsMost(t *testing.T) {
-	t.Parallel()
-	b := backoff{first: 200 * time.Millisecond, most: 30 * time.Second}
-	for i := range 100 {
-		d := b.next()
-		require.LessOrEqual(t, d, 30*time.Second)
-		if i > 10 {
-			require.GreaterOrEqual(t, d, 15*time.Second)
-		}
-	}
-	b.reset()
-	require.LessOrEqual(t, b.next(), 200*time.Millisecond)
-}

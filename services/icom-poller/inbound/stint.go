@@ -36,7 +36,7 @@ type stint struct {
 	c      *channel
 	slot   *slotpool.Slot
 	taking context.Context //nolint:containedctx // the stint is bounded by it and outlives no call
-	retry  *backoff
+	retry  *clock.Backoff
 	log    *slog.Logger
 
 	session   store.Session
@@ -82,7 +82,7 @@ func (s *stint) run(ctx context.Context) (why, time.Duration) {
 			continue
 		}
 		s.failures, s.malformed = 0, 0
-		s.retry.reset()
+		s.retry.Reset()
 		if w := s.receive(ctx, res); w != goOn {
 			return w, 0
 		}
@@ -166,7 +166,7 @@ func (s *stint) openSession(ctx context.Context) why {
 // insist repeats an operation of the store for as long as the slot may be kept without it.
 func (s *stint) insist(ctx context.Context, do func(context.Context) error) why {
 	began := s.now()
-	pause := backoff{first: s.c.cfg.BackoffFirst, most: time.Second}
+	pause := clock.Backoff{First: s.c.cfg.BackoffFirst, Most: time.Second}
 	for {
 		tryCtx, cancel := context.WithTimeout(ctx, s.c.cfg.StoreTimeout)
 		err := do(tryCtx)
@@ -180,7 +180,7 @@ func (s *stint) insist(ctx context.Context, do func(context.Context) error) why 
 		}
 		s.note(err)
 		s.log.Warn("store does not answer, no further poll", slog.Any("error", err))
-		d := pause.next()
+		d := pause.Next()
 		if s.now().Elapsed(began)+d > s.c.cfg.StoreHold {
 			s.c.gate.suspect(err)
 			return storeAway
@@ -229,23 +229,23 @@ func (s *stint) failed(ctx context.Context, err error) (why, time.Duration) {
 		e = &transport.Error{Kind: transport.OutcomeUnknown}
 	}
 	if s.slot.Tainted() {
-		s.log.Warn("poll without a known outcome", describe(err))
+		s.log.Warn("poll without a known outcome", transport.LogAttr(err))
 		if e.Kind == transport.PluginGone {
 			s.c.gate.suspect(err)
 		}
 		s.failures++
-		if s.retry.failures == 0 {
-			s.retry.failures++
+		if s.retry.Fresh() {
+			s.retry.Next()
 			return unknown, 0 // another slot at once; with back-off only if it goes on
 		}
-		return unknown, s.retry.next()
+		return unknown, s.retry.Next()
 	}
 	switch e.Kind {
 	case transport.Throttled:
 		return s.throttled(ctx, err, e.RetryAfter), 0
 	case transport.Gone:
 		if s.session.Cursor != "" {
-			s.log.Warn("stream is gone at the bank, opening a new one", describe(err))
+			s.log.Warn("stream is gone at the bank, opening a new one", transport.LogAttr(err))
 			return s.resetCursor(ctx), 0
 		}
 	case transport.Malformed:
@@ -259,8 +259,8 @@ func (s *stint) failed(ctx context.Context, err error) (why, time.Duration) {
 	case transport.OutcomeUnknown, transport.PluginGone: // tainted, see above
 	}
 	s.failures++
-	pause := s.retry.next()
-	s.log.Warn("poll failed", describe(err), slog.Int("failures", s.failures))
+	pause := s.retry.Next()
+	s.log.Warn("poll failed", transport.LogAttr(err), slog.Int("failures", s.failures))
 	if s.failures >= s.c.cfg.FailuresPerStint {
 		return failing, pause
 	}
@@ -269,9 +269,9 @@ func (s *stint) failed(ctx context.Context, err error) (why, time.Duration) {
 
 // throttled keeps the slot: the stream is ours, and another replica would be throttled as well.
 func (s *stint) throttled(ctx context.Context, err error, after time.Duration) why {
-	pause := min(max(after, s.retry.next()), s.c.cfg.ThrottleMost)
+	pause := min(max(after, s.retry.Next()), s.c.cfg.ThrottleMost)
 	s.c.m.throttled.WithLabelValues(string(s.c.name)).Inc()
-	s.log.Error("throttled by the bank", describe(err), slog.Duration("pause", pause))
+	s.log.Error("throttled by the bank", transport.LogAttr(err), slog.Duration("pause", pause))
 	return s.pause(ctx, pause)
 }
 
@@ -281,7 +281,7 @@ func (s *stint) throttled(ctx context.Context, err error, after time.Duration) w
 func (s *stint) unreadable(ctx context.Context, err error) why {
 	s.malformed++
 	s.c.m.malformed.WithLabelValues(string(s.c.name)).Inc()
-	s.log.Error("answer cannot be read", describe(err), slog.Int("attempt", s.malformed))
+	s.log.Error("answer cannot be read", transport.LogAttr(err), slog.Int("attempt", s.malformed))
 	if s.malformed%s.c.cfg.MalformedAttempts == 0 {
 		s.c.m.abandoned.WithLabelValues(string(s.c.name)).Inc()
 		s.log.Error("stream given up after unreadable answers", slog.String("cursor", s.session.Cursor))
@@ -289,7 +289,7 @@ func (s *stint) unreadable(ctx context.Context, err error) why {
 			return w
 		}
 	}
-	return s.pause(ctx, s.retry.next())
+	return s.pause(ctx, s.retry.Next())
 }
 
 func (s *stint) resetCursor(ctx context.Context) why {
@@ -363,7 +363,7 @@ func (s *stint) closeStream(ctx context.Context) {
 		return
 	}
 	if err := s.slot.CloseStream(ctx, s.session.Cursor, s.c.cfg.CloseTimeout); err != nil {
-		s.log.Warn("stream not closed", describe(err))
+		s.log.Warn("stream not closed", transport.LogAttr(err))
 		if errors.Is(err, transport.PluginGone) {
 			s.c.gate.suspect(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/slotpool"
-	"github.com/cabine-pix/cabine/libs/transport"
 )
 
 // ending is why a permit is given back.
@@ -42,9 +41,9 @@ type channel struct {
 	recording sync.WaitGroup
 
 	mu       sync.Mutex
-	retry    backoff // failures in a row
-	throttle backoff // 429 in a row
-	refusals int     // messages refused in a row
+	retry    clock.Backoff // failures in a row
+	throttle clock.Backoff // 429 in a row
+	refusals int           // messages refused in a row
 }
 
 func newChannel(name pix.Channel, cfg Config, deps Deps, m *metrics) *channel {
@@ -54,8 +53,8 @@ func newChannel(name pix.Channel, cfg Config, deps Deps, m *metrics) *channel {
 		log:      deps.Log.With(slog.String("channel", string(name))),
 		meter:    newMeter(name, cfg.Traffic, deps.Clock.Now()),
 		records:  make(chan struct{}, 2*workers),
-		retry:    backoff{first: cfg.BackoffFirst, most: cfg.BackoffMost},
-		throttle: backoff{first: cfg.ThrottleFirst, most: cfg.ThrottleMost},
+		retry:    clock.Backoff{First: cfg.BackoffFirst, Most: cfg.BackoffMost},
+		throttle: clock.Backoff{First: cfg.ThrottleFirst, Most: cfg.ThrottleMost},
 	}
 	c.q = newQueue(deps.Clock, cfg.Groups, cfg.Ahead*workers, c.meter.wait)
 	c.guard = newGuard(c)
@@ -110,12 +109,12 @@ func split(parcels []*parcel) (counted, others []*parcel) {
 
 // work fetches one permit after the other, whenever one more is of use.
 func (c *channel) work(working, recording context.Context) {
-	retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
+	retry := clock.Backoff{First: c.cfg.BackoffFirst, Most: c.cfg.BackoffMost}
 	for c.q.want(working) {
 		slot, err := c.deps.Slots[c.name].Acquire(working, lease.Send)
 		switch {
 		case err == nil:
-			retry.reset()
+			retry.Reset()
 			c.serve(working, recording, slot)
 			continue
 		case errors.Is(err, lease.ErrClosed):
@@ -126,7 +125,7 @@ func (c *channel) work(working, recording context.Context) {
 			c.log.Warn("no permit", slog.Any("error", err))
 		}
 		c.q.unhand()
-		if clock.Sleep(working, c.clk, retry.next()) != nil {
+		if clock.Sleep(working, c.clk, retry.Next()) != nil {
 			return
 		}
 	}
@@ -203,15 +202,4 @@ func interrupted(ctx context.Context, g grip) ending {
 	default:
 		return ""
 	}
-}
-
-// describe puts the fields of a transport's error beside each other for the log.
-func describe(err error) slog.Attr {
-	var e *transport.Error
-	if !errors.As(err, &e) {
-		return slog.Any("error", err)
-	}
-	return slog.Group("error",
-		slog.String("kind", string(e.Kind)), slog.Int("status", e.Status),
-		slog.String("title", e.Title), slog.String("type", e.ProblemType), slog.String("reason", e.Reason))
 }

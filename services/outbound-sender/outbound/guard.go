@@ -2,13 +2,12 @@ package outbound
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/transport"
 )
 
 // guard says whether this replica can send on a channel: the transport is ready, and the bank
@@ -22,11 +21,11 @@ type guard struct {
 	mu    sync.Mutex
 	halt  error          // why the bank refuses, until it accepts a message
 	until clock.Deadline // how long nothing is tried meanwhile
-	pause backoff
+	pause clock.Backoff
 }
 
 func newGuard(c *channel) *guard {
-	return &guard{c: c, doubt: make(chan struct{}, 1), checked: make(chan struct{}), pause: backoff{first: c.cfg.HaltFirst, most: c.cfg.HaltMost}}
+	return &guard{c: c, doubt: make(chan struct{}, 1), checked: make(chan struct{}), pause: clock.Backoff{First: c.cfg.HaltFirst, Most: c.cfg.HaltMost}}
 }
 
 // guardMost is the longest pause between two checks of a transport that is not ready.
@@ -34,7 +33,7 @@ const guardMost = 5 * time.Second
 
 // run checks until ctx ends: every so often while all is well, with back-off while it is not, at once when in doubt.
 func (g *guard) run(ctx context.Context) {
-	pause := backoff{first: g.c.cfg.BackoffFirst, most: guardMost}
+	pause := clock.Backoff{First: g.c.cfg.BackoffFirst, Most: guardMost}
 	last := errNotChecked
 	for first := true; ; first = false {
 		err := g.c.ready(ctx)
@@ -43,9 +42,9 @@ func (g *guard) run(ctx context.Context) {
 		}
 		every := g.c.cfg.ReadyEvery
 		if err != nil {
-			every = pause.next()
+			every = pause.Next()
 		} else {
-			pause.reset()
+			pause.Reset()
 		}
 		every, err = g.tell(every, err)
 		g.say(last, err)
@@ -101,7 +100,7 @@ func (g *guard) suspect() {
 func (g *guard) bar(err error) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	pause := g.pause.next()
+	pause := g.pause.Next()
 	g.halt, g.until = err, g.c.clk.Now().Deadline(pause)
 	g.c.q.probe(true)
 	g.c.q.setUnfit(err)
@@ -121,7 +120,7 @@ func (g *guard) accepted() {
 	g.mu.Lock()
 	was := g.halt
 	g.halt, g.until = nil, clock.Deadline{}
-	g.pause.reset()
+	g.pause.Reset()
 	g.mu.Unlock()
 	if was != nil {
 		g.c.q.probe(false)
@@ -144,19 +143,7 @@ func (g *guard) state() error {
 func (c *channel) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
 	defer cancel()
-	can, err := c.deps.Transport.Capabilities(ctx)
-	if err != nil {
-		return fmt.Errorf("transport: %w", err)
-	}
-	if !can.Send || !slices.Contains(can.Channels, c.name) {
-		return fmt.Errorf("transport %s %s does not send on this channel", can.Name, can.Version)
-	}
-	if can.UserTimeout <= 0 || can.UserTimeout > c.cfg.UserTimeout {
-		return fmt.Errorf("transport %s %s may deliver for %v what it wrote, want more than 0 and at most lease.user_timeout %v: the bank hold rests on it",
-			can.Name, can.Version, can.UserTimeout, c.cfg.UserTimeout)
-	}
-	if err := c.deps.Transport.Ready(ctx, c.name, c.cfg.ISPB); err != nil {
-		return fmt.Errorf("transport: %w", err)
-	}
-	return nil
+	return transport.Usable(ctx, c.deps.Transport, transport.Need{
+		Channel: c.name, ISPB: c.cfg.ISPB, Send: true, UserTimeout: c.cfg.UserTimeout,
+	})
 }

@@ -17,7 +17,7 @@ import (
 
 // make turns what is waiting into stored, signed messages, until nothing more will come.
 func (c *channel) make(ctx context.Context) {
-	retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
+	retry := clock.Backoff{First: c.cfg.BackoffFirst, Most: c.cfg.BackoffMost}
 	for {
 		ops := c.q.next(ctx)
 		if len(ops) == 0 {
@@ -32,10 +32,10 @@ func (c *channel) make(ctx context.Context) {
 			c.q.back(left)
 		}
 		if err == nil {
-			retry.reset()
+			retry.Reset()
 			continue
 		}
-		pause := retry.next()
+		pause := retry.Next()
 		if ctx.Err() == nil {
 			c.log.Warn("no messages made", slog.Int("operations", len(left)), slog.Any("error", err), slog.Duration("pause", pause))
 		}
@@ -208,13 +208,13 @@ func (c *channel) build(ctx context.Context, messages []made) (built []bool, err
 	for i, m := range messages {
 		drafts[i] = m.draft
 	}
-	retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
+	retry := clock.Backoff{First: c.cfg.BackoffFirst, Most: c.cfg.BackoffMost}
 	for try := 1; ; try++ {
 		built, err = c.buildOnce(ctx, drafts)
 		if err == nil || try == buildTries || !errors.Is(err, store.ErrUnavailable) {
 			return built, err
 		}
-		if clock.Sleep(ctx, c.clk, retry.next()) != nil {
+		if clock.Sleep(ctx, c.clk, retry.Next()) != nil {
 			return nil, err
 		}
 	}

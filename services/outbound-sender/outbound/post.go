@@ -107,7 +107,7 @@ func (c *channel) settle(working, recording context.Context, v verdict, batch []
 		for _, p := range batch {
 			p.alone = true
 		}
-		c.log.Warn("the bank refused a batch, its messages go one by one", slog.Int("messages", len(batch)), describe(err))
+		c.log.Warn("the bank refused a batch, its messages go one by one", slog.Int("messages", len(batch)), transport.LogAttr(err))
 		c.putBack(recording, batch, false)
 		return
 	}
@@ -205,7 +205,7 @@ const recordTries = 5
 func (c *channel) record(recording context.Context, what string, batch []*parcel, do func(context.Context) error, then func()) {
 	c.recording.Go(func() {
 		defer func() { <-c.records }()
-		retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
+		retry := clock.Backoff{First: c.cfg.BackoffFirst, Most: c.cfg.BackoffMost}
 		for refusals := 0; ; {
 			ctx, cancel := context.WithTimeout(recording, c.cfg.StoreTimeout)
 			err := do(ctx)
@@ -223,7 +223,7 @@ func (c *channel) record(recording context.Context, what string, batch []*parcel
 				c.q.forget(batch)
 				return
 			}
-			if clock.Sleep(recording, c.clk, retry.next()) != nil {
+			if clock.Sleep(recording, c.clk, retry.Next()) != nil {
 				return
 			}
 		}
@@ -233,8 +233,8 @@ func (c *channel) record(recording context.Context, what string, batch []*parcel
 // accepted notes that the bank takes messages.
 func (c *channel) accepted() {
 	c.mu.Lock()
-	c.retry.reset()
-	c.throttle.reset()
+	c.retry.Reset()
+	c.throttle.Reset()
 	c.refusals = 0
 	c.mu.Unlock()
 	c.guard.accepted()
@@ -246,17 +246,17 @@ func (c *channel) failed(working context.Context, what string, err error, messag
 		return // cut by ourselves
 	}
 	c.mu.Lock()
-	pause := c.retry.next()
+	pause := c.retry.Next()
 	c.mu.Unlock()
 	c.q.hold(pause, what)
 	c.guard.suspect()
-	c.log.Warn("POST failed", slog.String("outcome", what), describe(err), slog.Int("messages", messages), slog.Duration("pause", pause))
+	c.log.Warn("POST failed", slog.String("outcome", what), transport.LogAttr(err), slog.Int("messages", messages), slog.Duration("pause", pause))
 }
 
 // storeAway backs off because nothing can be stored.
 func (c *channel) storeAway(err error) {
 	c.mu.Lock()
-	pause := c.retry.next()
+	pause := c.retry.Next()
 	c.mu.Unlock()
 	c.q.hold(pause, "store away")
 	c.log.Warn("store does not answer, nothing is sent", slog.Any("error", err), slog.Duration("pause", pause))
@@ -270,17 +270,17 @@ func (c *channel) throttled(err error, messages int) {
 		after = e.RetryAfter
 	}
 	c.mu.Lock()
-	pause := min(max(after, c.throttle.next()), c.cfg.ThrottleMost)
+	pause := min(max(after, c.throttle.Next()), c.cfg.ThrottleMost)
 	c.mu.Unlock()
 	c.q.hold(pause, "throttled")
 	c.m.throttled.WithLabelValues(string(c.name)).Inc()
-	c.log.Error("throttled by the bank", describe(err), slog.Int("messages", messages), slog.Duration("pause", pause))
+	c.log.Error("throttled by the bank", transport.LogAttr(err), slog.Int("messages", messages), slog.Duration("pause", pause))
 }
 
 // refused notes a message that the bank will never take. Several in a row are no fault of the messages.
 func (c *channel) refused(p *parcel, err error) {
 	c.m.refused.WithLabelValues(string(c.name)).Inc()
-	c.log.Error("message refused by the bank", slog.String("msg_id", string(p.id)), slog.String("msg_type", p.msgType), describe(err))
+	c.log.Error("message refused by the bank", slog.String("msg_id", string(p.id)), slog.String("msg_type", p.msgType), transport.LogAttr(err))
 	c.mu.Lock()
 	c.refusals++
 	tooMany := c.refusals >= c.cfg.RefusalsInARow
@@ -302,5 +302,5 @@ func (c *channel) contradicted(payments []string) {
 func (c *channel) halt(err error, messages int) {
 	pause := c.guard.bar(fmt.Errorf("the bank refuses our requests: %w", err))
 	c.m.halted.WithLabelValues(string(c.name)).Set(1)
-	c.log.Error("channel halted", describe(err), slog.Int("messages", messages), slog.Duration("pause", pause))
+	c.log.Error("channel halted", transport.LogAttr(err), slog.Int("messages", messages), slog.Duration("pause", pause))
 }

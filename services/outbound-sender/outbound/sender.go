@@ -43,12 +43,6 @@ type Slots interface {
 	Acquire(ctx context.Context, class lease.Class) (*slotpool.Slot, error)
 }
 
-// Readiness is what a transport says about itself before it is used.
-type Readiness interface {
-	Capabilities(ctx context.Context) (transport.Capabilities, error)
-	Ready(ctx context.Context, channel pix.Channel, ispb pix.ISPB) error
-}
-
 // Signer signs messages as package iso20022 builds them.
 type Signer interface {
 	Sign(message []byte) ([]byte, error)
@@ -69,7 +63,7 @@ type Intake func(ctx context.Context, channel pix.Channel, take func(Delivery)) 
 type Deps struct {
 	// Slots per channel; its keys are the channels that are sent on.
 	Slots     map[pix.Channel]Slots
-	Transport Readiness
+	Transport transport.Readiness
 	Store     Store
 	Intake    Intake
 	Versions  iso20022.Versions
@@ -191,14 +185,14 @@ func (s *Sender) consume(taking context.Context, c *channel) {
 	case <-taking.Done():
 		return
 	}
-	retry := backoff{first: s.cfg.BackoffFirst, most: 10 * s.cfg.BackoffMost}
+	retry := clock.Backoff{First: s.cfg.BackoffFirst, Most: 10 * s.cfg.BackoffMost}
 	for {
 		err := s.deps.Intake(taking, c.name, s.take)
 		if err == nil || taking.Err() != nil {
 			return
 		}
 		c.log.Error("nothing can be taken from the bus", slog.Any("error", err))
-		if clock.Sleep(taking, s.deps.Clock, retry.next()) != nil {
+		if clock.Sleep(taking, s.deps.Clock, retry.Next()) != nil {
 			return
 		}
 	}

@@ -13,16 +13,16 @@ import (
 // sweep looks for messages that are due again, until ctx ends: those without a known outcome after
 // their pause, and those that a sender left behind.
 func (c *channel) sweep(ctx context.Context) {
-	retry := backoff{first: c.cfg.BackoffFirst, most: c.cfg.BackoffMost}
+	retry := clock.Backoff{First: c.cfg.BackoffFirst, Most: c.cfg.BackoffMost}
 	pause := c.cfg.Resend.Every
 	for clock.Sleep(ctx, c.clk, pause) == nil {
 		pause = c.cfg.Resend.Every
 		if err := errors.Join(c.uncount(ctx), c.look(ctx)); err != nil && ctx.Err() == nil {
-			pause = max(pause, retry.next())
+			pause = max(pause, retry.Next())
 			c.log.Warn("resends cannot be read", slog.Any("error", err))
 			continue
 		}
-		retry.reset()
+		retry.Reset()
 	}
 }
 

@@ -3,7 +3,6 @@ package announce
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,10 +17,10 @@ import (
 	"github.com/cabine-pix/cabine/libs/store"
 )
 
-// Carrier takes messages to the sender.
+// Carrier tells the sender.
 type Carrier interface {
-	// Publish sends messages in their order and returns one result for each, nil for what is stored at the other end.
-	Publish(ctx context.Context, messages []bus.Message) bus.Results
+	// PublishOutbound tells of operations in their order and returns one result for each, nil for what is stored at the other end.
+	PublishOutbound(ctx context.Context, operations []bus.Outbound) bus.Results
 }
 
 // Outbox is the table that holds what is to be said.
@@ -231,7 +230,7 @@ func (a *Announcer) carry(ctx context.Context, from string, rows []store.Operati
 	}
 	published, cancel := context.WithTimeout(ctx, a.cfg.PublishTimeout)
 	defer cancel()
-	results := a.deps.Carrier.Publish(published, a.messages(rows, from == unfinished))
+	results := a.deps.Carrier.PublishOutbound(published, a.notices(rows, from == unfinished))
 	arrived := make([]store.Operation, 0, len(rows))
 	for _, i := range results.Acked() {
 		arrived = append(arrived, rows[i])
@@ -258,25 +257,13 @@ func (a *Announcer) note(ctx context.Context, from string, rows []store.Operatio
 	return a.deps.Outbox.MarkPublished(ctx, ids)
 }
 
-// notice is what the bus carries.
-type notice struct {
-	ID  int64  `json:"id"`
-	Msg string `json:"msg"`
-}
-
-func (a *Announcer) messages(rows []store.Operation, again bool) []bus.Message {
-	messages := make([]bus.Message, len(rows))
+func (a *Announcer) notices(rows []store.Operation, again bool) []bus.Outbound {
+	notices := make([]bus.Outbound, len(rows))
 	for i, row := range rows {
-		attempt := row.Attempts
+		notices[i] = bus.Outbound{ISPB: a.cfg.ISPB, Channel: row.Channel, ID: row.ID, MsgType: row.MsgType, Attempt: row.Attempts}
 		if again {
-			attempt++
+			notices[i].Attempt++
 		}
-		id := fmt.Sprintf("outbox/%d", row.ID)
-		if attempt > 0 {
-			id += fmt.Sprintf("/%d", attempt)
-		}
-		payload, _ := json.Marshal(notice{ID: row.ID, Msg: row.MsgType}) // a number and a word
-		messages[i] = bus.Message{Subject: bus.OutboundSubject(a.cfg.ISPB, row.Channel), ID: id, Payload: payload}
 	}
-	return messages
+	return notices
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/store"
+	"github.com/cabine-pix/cabine/services/settlement-scheduler/singleton"
 )
 
 // Deps are what a Scheduler needs from outside.
@@ -24,10 +25,9 @@ type Deps struct {
 
 // Scheduler keeps cycles. It is a leader's child.
 type Scheduler struct {
-	cfg     Config
-	deps    Deps
-	m       *metrics
-	failing bool // only Run's goroutine uses it
+	cfg  Config
+	deps Deps
+	m    *metrics
 }
 
 // New returns a scheduler that has started nothing.
@@ -48,33 +48,21 @@ func (s *Scheduler) Run(ctx context.Context, term int64) error {
 	by := store.Reign{Name: s.cfg.Leadership, Term: term}
 	defer s.m.overdue.Set(0)
 	checked := false
-	for {
+	return singleton.Repeat(ctx, s.deps.Clock, s.cfg.Every, func(ctx context.Context) error {
 		err := s.step(ctx, by)
 		if err == nil && !checked {
 			err = s.recheck(ctx)
 			checked = err == nil
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if errors.Is(err, store.ErrStaleTerm) {
-			return err
-		}
-		s.report(err)
-		if err := clock.Sleep(ctx, s.deps.Clock, s.cfg.Every); err != nil {
-			return err
-		}
-	}
+		return err
+	}, s.turned)
 }
 
-func (s *Scheduler) report(err error) {
-	if failing := err != nil; failing != s.failing {
-		s.failing = failing
-		if failing {
-			s.deps.Log.Error("cycles are not kept", slog.Any("error", err))
-		} else {
-			s.deps.Log.Info("cycles are kept again")
-		}
+func (s *Scheduler) turned(err error) {
+	if err != nil {
+		s.deps.Log.Error("cycles are not kept", slog.Any("error", err))
+	} else {
+		s.deps.Log.Info("cycles are kept again")
 	}
 }
 

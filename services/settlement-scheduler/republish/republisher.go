@@ -12,6 +12,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/store"
+	"github.com/cabine-pix/cabine/services/settlement-scheduler/singleton"
 )
 
 // Config says how what is due is announced. The zero value of each field but Leadership means its default.
@@ -93,10 +94,9 @@ type Deps struct {
 
 // Republisher announces what is due. It is a leader's child.
 type Republisher struct {
-	cfg     Config
-	deps    Deps
-	m       *metrics
-	failing bool // only Run's goroutine uses it
+	cfg  Config
+	deps Deps
+	m    *metrics
 }
 
 // New returns a republisher that has started nothing.
@@ -116,29 +116,14 @@ func New(cfg Config, deps Deps) (*Republisher, error) {
 func (r *Republisher) Run(ctx context.Context, term int64) error {
 	by := store.Reign{Name: r.cfg.Leadership, Term: term}
 	defer r.m.nothing()
-	for {
-		err := r.announce(ctx, by)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if errors.Is(err, store.ErrStaleTerm) {
-			return err
-		}
-		r.report(err)
-		if err := clock.Sleep(ctx, r.deps.Clock, r.cfg.Every); err != nil {
-			return err
-		}
-	}
+	return singleton.Repeat(ctx, r.deps.Clock, r.cfg.Every, func(ctx context.Context) error { return r.announce(ctx, by) }, r.turned)
 }
 
-func (r *Republisher) report(err error) {
-	if failing := err != nil; failing != r.failing {
-		r.failing = failing
-		if failing {
-			r.deps.Log.Error("obligations are not announced, they wait in the table", slog.Any("error", err))
-		} else {
-			r.deps.Log.Info("obligations are announced again")
-		}
+func (r *Republisher) turned(err error) {
+	if err != nil {
+		r.deps.Log.Error("obligations are not announced, they wait in the table", slog.Any("error", err))
+	} else {
+		r.deps.Log.Info("obligations are announced again")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/store"
+	"github.com/cabine-pix/cabine/services/settlement-scheduler/singleton"
 )
 
 // Config says what is due by age. The zero value of each field but Leadership means its default.
@@ -72,10 +73,9 @@ type Deps struct {
 
 // Keeper does what is due by age. It is a leader's child.
 type Keeper struct {
-	cfg     Config
-	deps    Deps
-	ended   *prometheus.CounterVec
-	failing bool // only Run's goroutine uses it
+	cfg   Config
+	deps  Deps
+	ended *prometheus.CounterVec
 }
 
 // What is ended, as the metric has it.
@@ -109,8 +109,8 @@ func New(cfg Config, deps Deps) (*Keeper, error) {
 // Run looks until ctx ends, or until its term is over: then it fails with store.ErrStaleTerm.
 func (k *Keeper) Run(ctx context.Context, term int64) error {
 	by := store.Reign{Name: k.cfg.Leadership, Term: term}
-	for {
-		err := errors.Join(
+	return singleton.Repeat(ctx, k.deps.Clock, k.cfg.Every, func(ctx context.Context) error {
+		return errors.Join(
 			k.all(ctx, by, orders, k.expire),
 			k.all(ctx, by, keys, func(ctx context.Context, tx *store.Tx) (int64, error) {
 				return k.deps.Keys.PurgeTx(ctx, tx, k.cfg.Keys)
@@ -119,27 +119,14 @@ func (k *Keeper) Run(ctx context.Context, term int64) error {
 				return k.deps.Inbox.PurgeDeadLetters(ctx, tx, k.cfg.DeadLetters)
 			}),
 		)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if errors.Is(err, store.ErrStaleTerm) {
-			return err
-		}
-		k.report(err)
-		if err := clock.Sleep(ctx, k.deps.Clock, k.cfg.Every); err != nil {
-			return err
-		}
-	}
+	}, k.turned)
 }
 
-func (k *Keeper) report(err error) {
-	if failing := err != nil; failing != k.failing {
-		k.failing = failing
-		if failing {
-			k.deps.Log.Error("what is old is not ended", slog.Any("error", err))
-		} else {
-			k.deps.Log.Info("what is old is ended again")
-		}
+func (k *Keeper) turned(err error) {
+	if err != nil {
+		k.deps.Log.Error("what is old is not ended", slog.Any("error", err))
+	} else {
+		k.deps.Log.Info("what is old is ended again")
 	}
 }
 

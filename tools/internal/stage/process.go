@@ -89,7 +89,10 @@ func (p *Process) Stop(within time.Duration) error {
 	defer t.Stop()
 	select {
 	case <-p.done:
-		return p.err
+		if p.err != nil {
+			return fmt.Errorf("%s: %w", p.name, p.err)
+		}
+		return nil
 	case <-t.C:
 		p.Signal(syscall.SIGKILL)
 		<-p.done
