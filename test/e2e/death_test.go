@@ -95,7 +95,7 @@ func TestSlotsOfAKilledPluginCoolDown(t *testing.T) {
 	a, b, c := w.three()
 	require.NoError(t, w.bank.SetFaults("cpm", icomtest.Fault{Delay: bankCounts - bankHold}))
 	held := a.held()
-	w.eventually("each slot of the victim to be in use", func() bool {
+	inUse := func() bool {
 		n := 0
 		for _, q := range w.asked(a, time.Time{}) {
 			if q.End.IsZero() {
@@ -103,6 +103,18 @@ func TestSlotsOfAKilledPluginCoolDown(t *testing.T) {
 			}
 		}
 		return n == len(held)
+	}
+	// A plugin that stands still reads no answer to its end: what is in use now is in use when it dies.
+	w.eventually("each slot of the victim to be in use", func() bool {
+		if !inUse() {
+			return false
+		}
+		require.NoError(t, syscall.Kill(a.plugin(), syscall.SIGSTOP))
+		if inUse() {
+			return true
+		}
+		require.NoError(t, syscall.Kill(a.plugin(), syscall.SIGCONT))
+		return false
 	})
 	grants := map[int]string{}
 	for _, slot := range held {
