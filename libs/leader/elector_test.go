@@ -53,7 +53,10 @@ func TestLostLeaseStopsChildrenAndElectsAgain(t *testing.T) {
 	require.NoError(t, testutil.GatherAndCompare(b.reg, strings.NewReader(`
 # HELP cabine_leader_ends_total Leaderships that ended, by cause: stopped, deadline, lost, child.
 # TYPE cabine_leader_ends_total counter
+cabine_leader_ends_total{cause="child",leadership="settlement"} 0
+cabine_leader_ends_total{cause="deadline",leadership="settlement"} 0
 cabine_leader_ends_total{cause="lost",leadership="settlement"} 1
+cabine_leader_ends_total{cause="stopped",leadership="settlement"} 0
 `), "cabine_leader_ends_total"))
 	b.stop()
 	require.NoError(t, <-b.result)

@@ -29,6 +29,9 @@ func newMetrics(name string, reg prometheus.Registerer) (*metrics, error) {
 			Name: "cabine_leader_ends_total", Help: "Leaderships that ended, by cause: stopped, deadline, lost, child.", ConstLabels: labels,
 		}, []string{"cause"}),
 	}
+	for _, cause := range []string{"stopped", "deadline", "lost", "child"} {
+		m.ends.WithLabelValues(cause) // so that the first one is an increase
+	}
 	for _, c := range []prometheus.Collector{m.leading, m.term, m.ends} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
