@@ -7,7 +7,8 @@
 //	stop taking work -> let it end -> abort -> close streams -> release or cool down -> ... -> close clients
 //
 // A phase that is not over at its budget has its context cancelled, gets Linger to
-// return, is reported and left behind; the next one goes on. A phase that fails or
+// return, is reported and left behind; the next one goes on. That is a failure, except of a phase
+// that only Waits for what a later one ends: a stop that gave up nothing has not failed. A phase that fails or
 // panics does not keep the next from running either: what a phase did not do must be
 // safe by expiry.
 //

@@ -36,6 +36,9 @@ type Phase struct {
 	// Always says that the phase keeps its budget when the drain is aborted. For what
 	// gives back; phases that only wait leave it false.
 	Always bool
+	// Waits says that the phase only waits for what a later one ends: a budget that was spent is told and no failure. The
+	// later phase fails if it cost something.
+	Waits bool
 	// Run does it. It returns soon after ctx ends.
 	Run func(ctx context.Context) error
 }
@@ -148,6 +151,10 @@ func (d *Drain) run(ctx context.Context) error {
 		start := d.clk.Now()
 		err := d.phase(ctx, p)
 		took := d.clk.Now().Elapsed(start)
+		if p.Waits && err == ErrOverrun { //nolint:errorlint // nothing else failed
+			d.log.Warn("stopping: phase not over in its budget", "phase", p.Name, "took", took)
+			continue
+		}
 		if err != nil {
 			d.log.Error("stopping: phase failed", "phase", p.Name, "took", took, "budget", p.Budget, "error", err)
 			errs = append(errs, fmt.Errorf("stopping, %s: %w", p.Name, err))

@@ -111,6 +111,35 @@ func TestOverrunIsCancelledAtItsBudget(t *testing.T) {
 	require.Contains(t, b.out.String(), "phase failed")
 }
 
+// What a phase waited for is ended by a later one, which alone knows whether that cost something.
+func TestAWaitThatSpendsItsBudgetIsNoFailure(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	wait := b.waiting("wait")
+	wait.Waits = true
+	done := b.start(b.drain(wait, b.quick("cut")))
+	b.until(1, 2)
+	b.clk.Advance(time.Second)
+	require.NoError(t, <-done)
+	require.Equal(t, []string{"wait", drain.ErrOverrun.Error(), "cut"}, b.told())
+	require.Contains(t, b.out.String(), "phase not over in its budget")
+}
+
+// What failed by itself has failed, also at the end of its budget.
+func TestAWaitThatFailsAtItsBudgetIsAFailure(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	broken := errors.New("broken")
+	done := b.start(b.drain(drain.Phase{Name: "wait", Budget: time.Second, Waits: true, Run: func(ctx context.Context) error {
+		b.tell("wait")
+		<-ctx.Done()
+		return broken
+	}}))
+	b.until(1, 2)
+	b.clk.Advance(time.Second)
+	require.ErrorIs(t, <-done, broken)
+}
+
 func TestPhaseThatIgnoresItsContextIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/clock"
@@ -39,6 +40,9 @@ type channel struct {
 	// records bounds the outcomes that are not recorded yet: a store that is away stops the sending.
 	records   chan struct{}
 	recording sync.WaitGroup
+
+	// given counts what stopping gave up: POSTs cut, outcomes not recorded, messages not given back.
+	given atomic.Int64
 
 	mu       sync.Mutex
 	retry    clock.Backoff // failures in a row
@@ -91,6 +95,7 @@ func (c *channel) release(ctx context.Context) {
 	counted, others := split(left)
 	err := errors.Join(c.deps.Store.Withdraw(ctx, tries(counted), true), c.deps.Store.Release(ctx, msgIDs(others)))
 	if err != nil {
+		c.given.Add(int64(len(left)))
 		c.log.Warn("messages are left to others only after a while", slog.Int("messages", len(left)), slog.Any("error", err))
 	}
 }
@@ -111,11 +116,14 @@ func split(parcels []*parcel) (counted, others []*parcel) {
 func (c *channel) work(working, recording context.Context) {
 	retry := clock.Backoff{First: c.cfg.BackoffFirst, Most: c.cfg.BackoffMost}
 	for c.q.want(working) {
-		slot, err := c.deps.Slots[c.name].Acquire(working, lease.Send)
+		slot, err := c.acquire(working)
 		switch {
 		case err == nil:
 			retry.Reset()
 			c.serve(working, recording, slot)
+			continue
+		case errors.Is(err, errOver):
+			c.q.unhand()
 			continue
 		case errors.Is(err, lease.ErrClosed):
 			c.log.Error("no more permits", slog.Any("error", err))
@@ -129,6 +137,28 @@ func (c *channel) work(working, recording context.Context) {
 			return
 		}
 	}
+}
+
+// errOver: a permit is of no use any more.
+var errOver = errors.New("nothing is left to send")
+
+// acquire waits for a permit, and no longer than there is something to send or something may still come: a sender that
+// stops must not wait for what others hold when it has nothing.
+func (c *channel) acquire(working context.Context) (*slotpool.Slot, error) {
+	ctx, cancel := context.WithCancelCause(working)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if c.q.over(ctx) {
+			cancel(errOver)
+		}
+	})
+	slot, err := c.deps.Slots[c.name].Acquire(ctx, lease.Send)
+	if err != nil && errors.Is(context.Cause(ctx), errOver) {
+		err = errOver
+	}
+	cancel(nil)
+	watch.Wait()
+	return slot, err
 }
 
 // serve sends under one permit and gives it back.

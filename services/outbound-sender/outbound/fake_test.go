@@ -18,6 +18,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/drain"
 	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/lease"
 	"github.com/cabine-pix/cabine/libs/pix"
@@ -96,6 +97,13 @@ func inBubble(t *testing.T, cfg Config, test func(b *bench)) {
 		cancel()
 		<-b.ended
 	})
+}
+
+// stop ends the sender as the service does, phase by phase.
+func (b *bench) stop() error {
+	d := drain.New(slog.New(slog.DiscardHandler), b.clk, b.sender.StopPhases()...)
+	defer d.Disarm()
+	return d.Run(b.Context())
 }
 
 func (b *bench) after(d time.Duration) {
@@ -340,6 +348,14 @@ func (b *bench) Due(_ context.Context, _ pix.Channel, r store.Resend, limit int)
 	return due[:min(limit, len(due))], b.storeErr
 }
 
-func (b *bench) Release(context.Context, []pix.MsgID) error                        { return nil }
+func (b *bench) Release(_ context.Context, ids []pix.MsgID) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		b.messages[id].UpdatedAt = time.Time{}
+	}
+	return b.storeErr
+}
+
 func (b *bench) Tidy(context.Context, int, time.Duration) error                    { return nil }
 func (b *bench) Doubts(context.Context, int) (map[pix.Channel]store.Doubts, error) { return nil, nil }

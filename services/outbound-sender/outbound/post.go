@@ -128,6 +128,9 @@ func (c *channel) settle(working, recording context.Context, v verdict, batch []
 			return failed
 		})
 	case unknown:
+		if working.Err() != nil {
+			c.given.Add(1)
+		}
 		c.failed(working, "messages without a known outcome", err, len(batch))
 		c.conclude(recording, "unknown", batch, func(ctx context.Context) error {
 			return c.deps.Store.Unknown(ctx, msgIDs(batch), reason(err))
@@ -224,6 +227,7 @@ func (c *channel) record(recording context.Context, what string, batch []*parcel
 				return
 			}
 			if clock.Sleep(recording, c.clk, retry.Next()) != nil {
+				c.given.Add(1)
 				return
 			}
 		}

@@ -258,6 +258,18 @@ func (q *queue) want(ctx context.Context) bool {
 	}
 }
 
+// over waits until the intake is closed and nothing more can be sent here, and reports false if ctx ended before.
+func (q *queue) over(ctx context.Context) bool {
+	for {
+		q.mu.Lock()
+		over, changed := q.closed && (q.waitingOver() || q.heldFor(q.clk.Now()) > 0), q.changed
+		q.mu.Unlock()
+		if over || !wait(ctx, changed) {
+			return over
+		}
+	}
+}
+
 // waitingOver: nothing will become ready any more, and nothing is.
 func (q *queue) waitingOver() bool { return len(q.waiting)+q.building+len(q.ready) == 0 }
 

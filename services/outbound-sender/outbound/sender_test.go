@@ -242,8 +242,7 @@ func TestAbortCutsThePostAndLeavesTheRestToOthers(t *testing.T) {
 		}
 		b.deliver(1, 30)
 		b.after(time.Second)
-		b.sender.Abort()
-		require.NoError(b, b.sender.Quiet(b.Context()))
+		require.ErrorContains(b, b.stop(), "2 posts", "what was cut was given up, and the stop says so")
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, m := range b.messages {
@@ -254,6 +253,68 @@ func TestAbortCutsThePostAndLeavesTheRestToOthers(t *testing.T) {
 			require.Zero(b, m.Attempts, "not sent, and it says so")
 			require.True(b, m.UpdatedAt.IsZero(), "due at once")
 		}
+	})
+}
+
+// A sender that stops with nothing to send does not wait for a permit that others hold.
+func TestStopDoesNotWaitForAPermitOfNoUse(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{}, func(b *bench) {
+		b.slots = 1 // the other is somebody else's, for good
+		b.answer = func(context.Context, int) error { <-time.After(time.Second); return nil }
+		b.deliver(1, 1)
+		b.deliver(2, 2) // wants a second permit, which does not come
+		b.after(3 * time.Second)
+		require.Len(b, posts(b), 2, "the first permit carried both")
+		began := time.Now()
+		require.NoError(b, b.stop())
+		require.Zero(b, time.Since(began))
+	})
+}
+
+// No permit is to be had while the sender stops: what is ready goes to the others, at once and as not sent, and the stop has
+// lost nothing.
+func TestStopWithoutAPermitLeavesAllToOthersAndIsClean(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{EndPosts: 5 * time.Second}, func(b *bench) {
+		b.slots = 0
+		b.deliver(1, 3)
+		began := time.Now()
+		require.NoError(b, b.stop())
+		require.Equal(b, 5*time.Second, time.Since(began))
+		require.Empty(b, posts(b))
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, m := range b.messages {
+			require.Zero(b, m.Attempts)
+			require.True(b, m.UpdatedAt.IsZero(), "due at once")
+		}
+	})
+}
+
+// A POST that the bank answers late, and outcomes that the store takes late, are waited for.
+func TestStopWaitsForALateBankAndALateStore(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{}, func(b *bench) {
+		b.answer = func(context.Context, int) error {
+			<-time.After(6 * time.Second)
+			b.away(store.ErrUnavailable)
+			time.AfterFunc(2*time.Second, func() { b.away(nil) })
+			return nil
+		}
+		b.deliver(1, 1)
+		require.NoError(b, b.stop())
+		require.Contains(b, b.story(), "sent m1/1")
+	})
+}
+
+// An outcome that is not recorded at the end of all patience is lost to us, and the stop says so.
+func TestStopThatRecordsNoOutcomeHasFailed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{}, func(b *bench) {
+		b.answer = func(context.Context, int) error { b.away(store.ErrUnavailable); return nil }
+		b.deliver(1, 1)
+		require.ErrorContains(b, b.stop(), "budget spent")
 	})
 }
 
