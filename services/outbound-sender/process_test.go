@@ -78,12 +78,13 @@ func TestUnknownOutcomesAreResolvedByTheSameMessage(t *testing.T) {
 		fault   icomtest.Fault
 		arrives int
 	}{
-		"answered after our timeout":  {icomtest.Fault{Delay: 2500 * time.Millisecond}, 2},
-		"cut before it was processed": {icomtest.Fault{Drop: icomtest.DropUnprocessed}, 1},
-		"cut before the answer":       {icomtest.Fault{Drop: icomtest.DropBefore}, 2},
-		"cut in the middle of it":     {icomtest.Fault{Drop: icomtest.DropMiddle}, 2},
-		"503":                         {icomtest.Fault{Status: 503}, 1},
-		"500 in plain text":           {icomtest.Fault{Status: 500}, 1},
+		"answered after our timeout":    {icomtest.Fault{Delay: 2500 * time.Millisecond}, 2},
+		"cut in the middle of the body": {icomtest.Fault{Drop: icomtest.DropReading}, 1},
+		"cut before it was processed":   {icomtest.Fault{Drop: icomtest.DropUnprocessed}, 1},
+		"cut before the answer":         {icomtest.Fault{Drop: icomtest.DropBefore}, 2},
+		"cut in the middle of it":       {icomtest.Fault{Drop: icomtest.DropMiddle}, 2},
+		"503":                           {icomtest.Fault{Status: 503}, 1},
+		"500 in plain text":             {icomtest.Fault{Status: 500}, 1},
 	} {
 		tt.fault.Kinds, tt.fault.Times = sends(), 1
 		require.NoError(t, w.bank.SetFaults(pix.CPM, tt.fault))

@@ -165,7 +165,7 @@ func spiFaults() []spitest.Fault {
 // bankFaults draws rules. Only one of them takes time: their effects add up, and B covers one.
 func bankFaults(r *rand.Rand) []icomtest.Fault {
 	reads, sends := []icomtest.Kind{icomtest.KindStart, icomtest.KindPull}, []icomtest.Kind{icomtest.KindSend}
-	drops := []icomtest.Drop{icomtest.DropUnprocessed, icomtest.DropBefore, icomtest.DropMiddle, icomtest.DropAfter}
+	drops := []icomtest.Drop{icomtest.DropReading, icomtest.DropUnprocessed, icomtest.DropBefore, icomtest.DropMiddle, icomtest.DropAfter}
 	rate := func() float64 { return .01 + .06*r.Float64() }
 	slow := []icomtest.Fault{
 		{Kinds: reads, Rate: rate(), Delay: between(r, 0, pullDelay)},

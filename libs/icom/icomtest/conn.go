@@ -106,7 +106,7 @@ func (c *conn) read(jobs chan<- job, done <-chan struct{}) {
 		}
 		c.arm(1, c.bank.cfg.RequestTimeout)
 		record := c.desk.ledger.begin(c.now(), c.id, c.remote)
-		req, err := readRequest(br, c.bank.cfg.MaxBody)
+		req, err := readRequest(br, c.bank.cfg.MaxBody, c.breaksOff)
 		c.arm(0, 0)
 		select {
 		case jobs <- job{record, req, err}:
@@ -118,6 +118,12 @@ func (c *conn) read(jobs chan<- job, done <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// breaksOff reports that the bank reads no more of a request than half of its body.
+func (c *conn) breaksOff(req *request) bool {
+	kind, _, _ := route(req)
+	return c.bank.faults[c.channel].strike(kind, reading).Drop == DropReading
 }
 
 // arm sets the read deadline: d for the rest of a request that begins (+1), none while
@@ -183,7 +189,7 @@ func (c *conn) decide(ctx context.Context, j job) (*answer, Fault) {
 	if r := c.bank.checkHeaders(j.req); r != nil {
 		return c.refuse(r), Fault{}
 	}
-	fault := c.bank.faults[c.channel].strike(kind, false)
+	fault := c.bank.faults[c.channel].strike(kind, working)
 	if fault.Drop == DropUnprocessed {
 		return nil, fault
 	}
@@ -200,6 +206,10 @@ func (c *conn) decide(ctx context.Context, j job) (*answer, Fault) {
 
 // refuse turns what went wrong before the work into an answer; nil for a connection that is gone or was reset.
 func (c *conn) refuse(err error) *answer {
+	if errors.Is(err, errBrokenOff) {
+		c.reset()
+		return nil
+	}
 	var r *refusal
 	if !errors.As(err, &r) {
 		if errors.Is(err, os.ErrDeadlineExceeded) {

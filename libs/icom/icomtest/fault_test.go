@@ -54,6 +54,7 @@ func TestDropsAndWhatTheBankKnowsAfterwards(t *testing.T) {
 		received uint64
 		answered bool
 	}{
+		{icomtest.DropReading, 0, false},
 		{icomtest.DropUnprocessed, 0, false},
 		{icomtest.DropBefore, 1, false},
 		{icomtest.DropMiddle, 1, false},
@@ -66,7 +67,11 @@ func TestDropsAndWhatTheBankKnowsAfterwards(t *testing.T) {
 			c := dial(t, b, pix.CPM, bankA)
 			c.write(http.MethodPost, icom.PathSend(bankA), "<a/>", "Content-Length: 4", post)
 			answer, err := io.ReadAll(c.br)
-			require.NoError(t, err)
+			if tt.drop == icomtest.DropReading {
+				require.Error(t, err, "reset")
+			} else {
+				require.NoError(t, err)
+			}
 			resp, err := http.ReadResponse(newReader(answer), nil)
 			if tt.answered {
 				require.NoError(t, err)
@@ -74,7 +79,7 @@ func TestDropsAndWhatTheBankKnowsAfterwards(t *testing.T) {
 			} else {
 				require.Error(t, err)
 			}
-			require.Equal(t, tt.drop == icomtest.DropUnprocessed || tt.drop == icomtest.DropBefore, len(answer) == 0)
+			require.Equal(t, tt.drop != icomtest.DropMiddle && tt.drop != icomtest.DropAfter, len(answer) == 0)
 			require.Equal(t, tt.received, b.Report().Participant(pix.CPM, bankA).Received)
 			require.Zero(t, b.Report().Participant(pix.CPM, bankA).RequestsNow)
 			require.Equal(t, http.StatusCreated, dial(t, b, pix.CPM, bankA).post("<a/>", post).StatusCode, "the rule is spent")

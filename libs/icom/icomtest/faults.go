@@ -12,6 +12,9 @@ type Drop string
 
 // The places.
 const (
+	// DropReading: by a reset, with half of the request's body read, or before anything was done where it has none. A send
+	// is not stored.
+	DropReading Drop = "reading"
 	// DropUnprocessed: before anything was done. A send is not stored.
 	DropUnprocessed Drop = "unprocessed"
 	// DropBefore: after the work, before the first byte of the answer. A send is stored.
@@ -85,7 +88,7 @@ func (f Fault) validate() error {
 		return fmt.Errorf("icomtest: fault %+v: rate outside 0..1 or something negative", f)
 	}
 	switch f.Drop {
-	case "", DropUnprocessed, DropBefore, DropMiddle, DropAfter:
+	case "", DropReading, DropUnprocessed, DropBefore, DropMiddle, DropAfter:
 	default:
 		return fmt.Errorf("icomtest: unknown drop %q", f.Drop)
 	}
@@ -115,13 +118,32 @@ func (r *rules) set(faults []Fault) {
 	r.asked, r.struck = make([]uint64, len(faults)), make([]int, len(faults))
 }
 
-// strike merges the rules that hit a request of this kind, either those about malformed answers or the others.
-func (r *rules) strike(kind Kind, malformed bool) Fault {
+// phase is when in a request a rule is asked.
+type phase int
+
+const (
+	reading phase = iota
+	working
+	spoiling
+)
+
+func (f Fault) phase() phase {
+	switch {
+	case f.Drop == DropReading:
+		return reading
+	case f.Malformed != "":
+		return spoiling
+	}
+	return working
+}
+
+// strike merges the rules of a phase that hit a request of this kind.
+func (r *rules) strike(kind Kind, now phase) Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var hit Fault
 	for i, f := range r.faults {
-		if (f.Malformed != "") != malformed || len(f.Kinds) > 0 && !slices.Contains(f.Kinds, kind) {
+		if f.phase() != now || len(f.Kinds) > 0 && !slices.Contains(f.Kinds, kind) {
 			continue
 		}
 		r.asked[i]++

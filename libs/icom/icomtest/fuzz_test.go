@@ -21,7 +21,7 @@ func FuzzReadRequest(f *testing.F) {
 	const maxBody = 1 << 10
 	b := &Bank{cfg: Config{MaxBody: maxBody}.WithDefaults()}
 	f.Fuzz(func(t *testing.T, raw string) {
-		req, err := readRequest(bufio.NewReaderSize(strings.NewReader(raw), readerBytes), maxBody)
+		req, err := readRequest(bufio.NewReaderSize(strings.NewReader(raw), readerBytes), maxBody, func(*request) bool { return false })
 		if err != nil {
 			var r *refusal
 			if errors.As(err, &r) {

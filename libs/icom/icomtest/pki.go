@@ -73,6 +73,7 @@ func NewPKI() (*PKI, error) {
 		DNSNames: []string{
 			"localhost", "icom.pi.rsfn.net.br", "icom-h.pi.rsfn.net.br",
 			"icom-sec.pi.rsfn.net.br", "icom-sec-h.pi.rsfn.net.br",
+			"arq.pi.rsfn.net.br", "arq-h.pi.rsfn.net.br",
 		},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,

@@ -75,7 +75,7 @@ func (c *conn) stop(t task) *answer {
 
 // fill writes the messages into the answer, spoiled if a fault says so.
 func (c *conn) fill(a *answer, batch []*message, multipart bool, t task) {
-	how := c.bank.faults[c.channel].strike(t.kind, true).Malformed
+	how := c.bank.faults[c.channel].strike(t.kind, spoiling).Malformed
 	parts := make([]part, len(batch))
 	for i, m := range batch {
 		parts[i] = part{id: m.id, contentType: icom.TypeMessage, body: m.body}
