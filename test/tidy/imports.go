@@ -90,6 +90,7 @@ func libraries() map[string][]string {
 		"libs/icom/icomtest":           {"libs/icom"},
 		"libs/icom/spitest":            {"libs/icom", "libs/iso20022", "libs/signature"},
 		"libs/iso20022":                {},
+		"libs/order":                   {"libs/iso20022", "libs/store"},
 		"libs/transport/plugin":        {"libs/transport"},
 		"libs/transport/guard":         {"libs/transport"},
 		"libs/transport/transporttest": {"libs/transport", "libs/icom"},

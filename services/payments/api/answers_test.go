@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	desk "github.com/cabine-pix/cabine/libs/order"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/payments/api"
@@ -32,7 +33,7 @@ func TestEveryAnswerOfTheContract(t *testing.T) {
 	throttled := w.serve(nil, func(c *api.Config) {
 		c.Throttle.Disabled, c.Throttle.Limit, c.Throttle.Window = false, 1, time.Minute
 	})
-	panics := w.serve(gateFunc(func(api.Order) error { panic("gate") }), func(*api.Config) {})
+	panics := w.serve(gateFunc(func(desk.Order) error { panic("gate") }), func(*api.Config) {})
 	post := func(body, key string, h http.Handler) ask {
 		return ask{method: http.MethodPost, path: "/v1/pix", body: body, token: coreToken, key: key, handler: h}
 	}

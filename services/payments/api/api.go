@@ -10,12 +10,12 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/edge"
+	"github.com/cabine-pix/cabine/libs/order"
 	"github.com/cabine-pix/cabine/libs/store"
 )
 
@@ -28,8 +28,8 @@ type Announcer interface {
 // Deps are the API's means.
 type Deps struct {
 	DB *store.DB
-	// Gate is what every order passes. Nil: Rules.
-	Gate Gate
+	// Gate is what every order passes. Nil: order.Rules.
+	Gate order.Gate
 	// Announcer hears of every order that was committed.
 	Announcer Announcer
 	Clock     clock.Clock
@@ -46,8 +46,8 @@ type API struct {
 	handler  http.Handler
 	listener net.Listener
 
+	desk     *order.Desk
 	payments *store.Payments
-	outbox   *store.Outbox
 	ledger   ledger
 	orders   *prometheus.CounterVec
 }
@@ -61,11 +61,9 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("api config: %w", err)
 	}
-	if deps.Gate == nil {
-		deps.Gate = NewRules(cfg.ISPB, deps.Clock)
-	}
 	a := &API{
-		cfg: cfg, deps: deps, log: deps.Log, payments: store.NewPayments(deps.DB), outbox: store.NewOutbox(deps.DB),
+		cfg: cfg, deps: deps, log: deps.Log, payments: store.NewPayments(deps.DB),
+		desk:   order.NewDesk(order.Config{ISPB: cfg.ISPB, Channels: cfg.Channels}, order.Deps{DB: deps.DB, Gate: deps.Gate, Clock: deps.Clock}),
 		ledger: ledger{db: deps.DB, keys: store.NewIdempotency(deps.DB), log: deps.Log},
 		orders: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cabine_orders_total", Help: "Orders by kind and outcome: created, repeated or refused.",
@@ -172,11 +170,14 @@ func serveContract(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(contract) // a client that left does not read
 }
 
-// fail answers whatever went wrong: a Problem as it is, a fault of ours without its text, which the log has.
+// fail answers whatever went wrong: a Problem or a Refusal as it is, a fault of ours without its text, which the log has.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p edge.Problem
+	var no *order.Refusal
 	switch {
 	case errors.As(err, &p):
+	case errors.As(err, &no):
+		p = problem(no)
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		a.log.Warn("request could not be answered now", "error", err, "correlation_id", edge.CorrelationID(r.Context()))
 		p = edge.Unavailable()
@@ -192,5 +193,19 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p.Write(w, r)
 }
 
-// milliseconds is how all instants are written and kept: UTC, as the SPI's messages have them.
-func milliseconds(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+// problem is a Refusal as HTTP says it.
+func problem(no *order.Refusal) edge.Problem {
+	status := http.StatusUnprocessableEntity
+	switch no.Class {
+	case order.Malformed:
+		status = http.StatusBadRequest
+	case order.Taken:
+		status = http.StatusConflict
+	case order.Refused:
+	}
+	p := edge.NewProblem(status, no.Kind, no.Title, no.Detail)
+	for _, v := range no.Violations {
+		p.Violations = append(p.Violations, edge.Violation(v))
+	}
+	return p
+}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cabine-pix/cabine/libs/edge"
-	"github.com/cabine-pix/cabine/libs/iso20022"
+	"github.com/cabine-pix/cabine/libs/order"
 	"github.com/cabine-pix/cabine/libs/pix"
 )
 
@@ -53,7 +53,7 @@ func TestContractHasTheFields(t *testing.T) {
 		left[name] = schema.Value.Type.Is(openapi3.TypeObject)
 	}
 	for name, value := range map[string]any{
-		"Ordem": orderRequest{}, "Pagador": payer{}, "Recebedor": receiver{}, "PedidoDevolucao": returnRequest{},
+		"Ordem": order.PaymentRequest{}, "Pagador": order.Payer{}, "Recebedor": order.Receiver{}, "PedidoDevolucao": order.ReturnRequest{},
 		"Pix": payment{}, "Parte": party{}, "Devolucao": refund{}, "HorarioDevolucao": refundTimes{}, "Evento": event{},
 		"Lista": listing{}, "Parametros": parameters{}, "Paginacao": page{}, "Problema": edge.Problem{}, "Violacao": edge.Violation{},
 	} {
@@ -106,22 +106,15 @@ func TestContractHasTheWords(t *testing.T) {
 	document := contractDocument(t)
 	for name, want := range map[string][]string{
 		"Estado": texts(pix.States()), "Direcao": {string(pix.Out), string(pix.In)}, "Canal": texts(pix.Channels()),
-		"TipoConta": accountTypes(), "Natureza": natures(), "FormaIniciacao": texts(instruments()),
+		"TipoConta": order.AccountTypes(), "Natureza": order.Natures(), "FormaIniciacao": texts(order.Instruments()),
 	} {
 		require.ElementsMatch(t, want, document.Components.Schemas[name].Value.Enum, name)
 	}
-	require.ElementsMatch(t, texts(purposes()), document.Components.Schemas["Ordem"].Value.Properties["finalidade"].Value.Enum)
+	require.ElementsMatch(t, texts(order.Purposes()), document.Components.Schemas["Ordem"].Value.Properties["finalidade"].Value.Enum)
 	done := document.Components.Schemas["Pix"].Value.Properties["status"].Value.Enum
 	for _, s := range pix.States() {
 		require.Contains(t, done, status(s, "REALIZADO"))
 	}
-	for _, word := range accountTypes() {
-		require.Equal(t, word, accountWord(accountType(word)))
-	}
-	for _, word := range natures() {
-		require.Equal(t, word, natureWord(natureCode(word)))
-	}
-	require.Equal(t, iso20022.ReturnAsked, natureCode("ORIGINAL"))
 }
 
 // texts returns words as JSON has them.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/edge"
 	"github.com/cabine-pix/cabine/libs/iso20022"
+	desk "github.com/cabine-pix/cabine/libs/order"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/payments/api"
@@ -173,7 +174,7 @@ func TestInProgress(t *testing.T) {
 
 type slowGate struct{ at, open chan struct{} }
 
-func (g *slowGate) Pass(context.Context, *store.Tx, api.Order) error {
+func (g *slowGate) Pass(context.Context, *store.Tx, desk.Order) error {
 	close(g.at)
 	<-g.open
 	return nil
@@ -183,10 +184,10 @@ func (g *slowGate) Pass(context.Context, *store.Tx, api.Order) error {
 func TestGateRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	gate := gateFunc(func(o api.Order) error {
+	gate := gateFunc(func(o desk.Order) error {
 		require.Equal(t, "core", o.Client)
 		if o.Payment.Amount == 1 {
-			return api.Refuse("acima-do-limite", "Acima do limite", "", edge.Violation{Field: "valor", Reason: "acima do limite"})
+			return desk.Refuse("acima-do-limite", "Acima do limite", "", desk.Violation{Field: "valor", Reason: "acima do limite"})
 		}
 		if o.Payment.Amount == 2 {
 			panic("gate")
@@ -210,16 +211,16 @@ func TestGateRefuses(t *testing.T) {
 	require.Equal(t, http.StatusCreated, w.do(ok).Code)
 }
 
-type gateFunc func(api.Order) error
+type gateFunc func(desk.Order) error
 
-func (g gateFunc) Pass(_ context.Context, _ *store.Tx, o api.Order) error { return g(o) }
+func (g gateFunc) Pass(_ context.Context, _ *store.Tx, o desk.Order) error { return g(o) }
 
 // A client that leaves while its order is being booked leaves both the order and its answer, or neither.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	h := w.serve(gateFunc(func(api.Order) error { cancel(); return nil }), func(*api.Config) {})
+	h := w.serve(gateFunc(func(desk.Order) error { cancel(); return nil }), func(*api.Config) {})
 	a := ask{method: http.MethodPost, path: "/v1/pix", body: order(nil), token: coreToken, key: "left", handler: h, ctx: ctx}
 	require.Equal(t, http.StatusServiceUnavailable, w.do(a).Code)
 	require.Empty(t, w.announced)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/edge"
 	"github.com/cabine-pix/cabine/libs/iso20022"
+	"github.com/cabine-pix/cabine/libs/order"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
 )
@@ -35,9 +36,9 @@ func (a *API) answering(h func(*http.Request) (int, any, error)) http.Handler {
 
 func (a *API) getPayment(r *http.Request) (int, any, error) {
 	ctx := r.Context()
-	var found violations
-	id := found.endToEndID("e2eid", r.PathValue("e2eid"))
-	if err := found.problem(); err != nil {
+	var found order.Violations
+	id := found.EndToEndID("e2eid", r.PathValue("e2eid"))
+	if err := found.Refusal(); err != nil {
 		return 0, nil, err
 	}
 	row, err := a.payments.Get(ctx, string(id))
@@ -65,7 +66,7 @@ func (a *API) getPayment(r *http.Request) (int, any, error) {
 
 func (a *API) getReturn(r *http.Request) (int, any, error) {
 	ctx, id := r.Context(), r.PathValue("id")
-	original, err := returnPath(r.PathValue("e2eid"), id)
+	original, err := order.ReturnName(r.PathValue("e2eid"), id)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -106,9 +107,9 @@ func (a *API) listPayments(r *http.Request) (int, any, error) {
 	}
 	rows, next, err := a.payments.List(r.Context(), filter)
 	if errors.Is(err, store.ErrCursor) {
-		var found violations
-		found.add(queryCursor, "não é o cursor de uma página anterior")
-		err = found.problem()
+		var found order.Violations
+		found.Add(queryCursor, "não é o cursor de uma página anterior")
+		err = found.Refusal()
 	}
 	if err != nil {
 		return 0, nil, err
@@ -139,55 +140,55 @@ const (
 
 // readFilter reads a query as strictly as a body: what is unknown or repeated would be a filter that does not filter.
 func readFilter(q url.Values) (store.Filter, error) {
-	var found violations
+	var found order.Violations
 	for name, values := range q {
 		switch name {
 		case queryFrom, queryUntil, queryState, queryDirection, querySize, queryCursor:
 			if len(values) > 1 {
-				found.add(name, "parâmetro repetido")
+				found.Add(name, "parâmetro repetido")
 			}
 		default:
-			found.add(shortened(name), "parâmetro desconhecido")
+			found.Add(name, "parâmetro desconhecido")
 		}
 	}
 	f := store.Filter{
 		Kind: pix.Payment, Limit: defaultSize, After: q.Get(queryCursor),
-		From: found.instant(queryFrom, q.Get(queryFrom)), To: found.instant(queryUntil, q.Get(queryUntil)),
+		From: readInstant(&found, queryFrom, q.Get(queryFrom)), To: readInstant(&found, queryUntil, q.Get(queryUntil)),
 	}
 	if len(found) == 0 && !f.From.Before(f.To) {
-		found.add(queryUntil, "deve ser depois de inicio")
+		found.Add(queryUntil, "deve ser depois de inicio")
 	}
 	if q.Has(queryState) {
-		f.State = choice(&found, queryState, q.Get(queryState), pix.States()...)
+		f.State = order.Choice(&found, queryState, q.Get(queryState), pix.States()...)
 	}
 	if q.Has(queryDirection) {
-		f.Direction = choice(&found, queryDirection, q.Get(queryDirection), pix.Out, pix.In)
+		f.Direction = order.Choice(&found, queryDirection, q.Get(queryDirection), pix.Out, pix.In)
 	}
 	if q.Has(querySize) {
 		n, err := strconv.Atoi(q.Get(querySize))
 		if err != nil || n < 1 || n > maxSize {
-			found.add(querySize, "deve ser um número de 1 a "+strconv.Itoa(maxSize))
+			found.Add(querySize, "deve ser um número de 1 a "+strconv.Itoa(maxSize))
 		}
 		f.Limit = n
 	}
 	if q.Has(queryCursor) && f.After == "" {
-		found.add(queryCursor, "não pode ser vazio")
+		found.Add(queryCursor, "não pode ser vazio")
 	}
-	return f, found.problem()
+	return f, found.Refusal()
 }
 
-// instant reads an instant of a query, to the millisecond in which it is written back.
-func (v *violations) instant(field, s string) time.Time {
+// readInstant reads an instant of a query, to the millisecond in which it is written back.
+func readInstant(found *order.Violations, field, s string) time.Time {
 	if s == "" {
-		v.add(field, "obrigatório")
+		found.Add(field, "obrigatório")
 		return time.Time{}
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil || at.Year() < 2000 || at.Year() > 9000 {
-		v.add(field, "deve ser um instante RFC 3339, como 2026-01-31T12:00:00Z")
+		found.Add(field, "deve ser um instante RFC 3339, como 2026-01-31T12:00:00Z")
 		return time.Time{}
 	}
-	return milliseconds(at)
+	return at.UTC().Truncate(time.Millisecond)
 }
 
 // instant writes a time as the SPI does.
@@ -232,7 +233,7 @@ func viewPayment(row store.Payment) (payment, error) {
 
 func viewParty(ispb pix.ISPB, name, id string, account iso20022.Account) party {
 	p := party{
-		ISPB: string(ispb), Name: name, Branch: account.Branch, Account: account.ID, AccountType: accountWord(account.Type),
+		ISPB: string(ispb), Name: name, Branch: account.Branch, Account: account.ID, AccountType: order.AccountWord(account.Type),
 	}
 	if len(id) == 11 {
 		p.CPF = id
@@ -250,7 +251,7 @@ func viewReturn(row store.Payment) (refund, error) {
 	}
 	return refund{
 		ID: row.ClientID, ReturnID: row.ID, State: string(row.State), Status: status(row.State, "DEVOLVIDO"),
-		Reason: row.Reason, Detail: row.Detail, Amount: row.Amount.String(), Nature: natureWord(r.Reason.Code), Text: r.Remittance,
+		Reason: row.Reason, Detail: row.Detail, Amount: row.Amount.String(), Nature: order.NatureWord(r.Reason.Code), Text: r.Remittance,
 		At: refundTimes{Asked: instant(row.AcceptedAt), Settled: instant(row.SettledAt)},
 	}, nil
 }

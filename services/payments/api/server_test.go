@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cabine-pix/cabine/libs/edge"
+	desk "github.com/cabine-pix/cabine/libs/order"
 	"github.com/cabine-pix/cabine/services/payments/api"
 )
 
@@ -54,7 +55,7 @@ func TestConfigIsRefused(t *testing.T) {
 }
 
 // started runs an API on a free port until stop is called, which returns what Run returned.
-func (w *world) started(gate api.Gate, change func(*api.Config)) (address string, stop func() error) {
+func (w *world) started(gate desk.Gate, change func(*api.Config)) (address string, stop func() error) {
 	w.t.Helper()
 	a := w.newAPI(gate, change)
 	require.Empty(w.t, a.Address())

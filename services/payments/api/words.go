@@ -1,46 +1,7 @@
 package api
 
-// The structs of this file are the interface, field by field, as openapi.yaml has them; a test compares the two.
-
-// orderRequest is the body of POST /v1/pix.
-type orderRequest struct {
-	EndToEndID string    `json:"endToEndId"`
-	TxID       string    `json:"txid"`
-	Amount     string    `json:"valor"`
-	Key        string    `json:"chave"`
-	Instrument string    `json:"formaIniciacao"`
-	Purpose    string    `json:"finalidade"`
-	Service    string    `json:"nivelServico"`
-	Initiator  string    `json:"cnpjIniciador"`
-	Text       string    `json:"infoPagador"`
-	Payer      *payer    `json:"pagador"`
-	Receiver   *receiver `json:"recebedor"`
-}
-
-type payer struct {
-	Name        string `json:"nome"`
-	CPF         string `json:"cpf"`
-	CNPJ        string `json:"cnpj"`
-	Branch      string `json:"agencia"`
-	Account     string `json:"conta"`
-	AccountType string `json:"tipoConta"`
-}
-
-type receiver struct {
-	ISPB        string `json:"ispbParticipante"`
-	CPF         string `json:"cpf"`
-	CNPJ        string `json:"cnpj"`
-	Branch      string `json:"agencia"`
-	Account     string `json:"conta"`
-	AccountType string `json:"tipoConta"`
-}
-
-// returnRequest is the body of PUT /v1/pix/{e2eid}/devolucao/{id}.
-type returnRequest struct {
-	Amount string `json:"valor"`
-	Nature string `json:"natureza"`
-	Text   string `json:"descricao"`
-}
+// The structs of this file are what the interface answers, field by field, as openapi.yaml has them, and those of package order what
+// it is asked; a test compares the two.
 
 // payment answers POST and GET of one payment, and stands in a list.
 type payment struct {

@@ -27,6 +27,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/devstack/devtest"
 	"github.com/cabine-pix/cabine/libs/edge"
 	"github.com/cabine-pix/cabine/libs/iso20022"
+	desk "github.com/cabine-pix/cabine/libs/order"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/payments/api"
@@ -89,12 +90,12 @@ func (w *world) Announce(_ context.Context, operations []store.Operation) {
 }
 
 // serve makes another API on the same database.
-func (w *world) serve(gate api.Gate, change func(*api.Config)) http.Handler {
+func (w *world) serve(gate desk.Gate, change func(*api.Config)) http.Handler {
 	w.t.Helper()
 	return w.newAPI(gate, change).Handler()
 }
 
-func (w *world) newAPI(gate api.Gate, change func(*api.Config)) *api.API {
+func (w *world) newAPI(gate desk.Gate, change func(*api.Config)) *api.API {
 	w.t.Helper()
 	cfg := api.Config{
 		ISPB: us, Listen: "127.0.0.1:0", Tokens: "core=" + coreToken + ",backoffice=" + otherToken,

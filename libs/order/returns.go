@@ -1,17 +1,16 @@
-package api
+package order
 
 import (
 	"crypto/rand"
 	"fmt"
 	"time"
 
-	"github.com/cabine-pix/cabine/libs/edge"
 	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
 )
 
-// natures are BACEN's words for why money is given back, in the order in which they are documented.
-func natures() []string { return []string{"ORIGINAL", "RETIRADA", "MED_OPERACIONAL", "MED_FRAUDE"} }
+// Natures are BACEN's words for why money is given back, in the order in which they are documented.
+func Natures() []string { return []string{"ORIGINAL", "RETIRADA", "MED_OPERACIONAL", "MED_FRAUDE"} }
 
 func natureCode(word string) iso20022.ReturnReasonCode {
 	switch word {
@@ -26,8 +25,9 @@ func natureCode(word string) iso20022.ReturnReasonCode {
 	}
 }
 
-func natureWord(code iso20022.ReturnReasonCode) string {
-	for _, word := range natures() {
+// NatureWord is BACEN's word for why a return was ordered.
+func NatureWord(code iso20022.ReturnReasonCode) string {
+	for _, word := range Natures() {
 		if natureCode(word) == code {
 			return word
 		}
@@ -35,10 +35,10 @@ func natureWord(code iso20022.ReturnReasonCode) string {
 	return string(code)
 }
 
-// readReturn reads and judges the body of a PUT. What depends on the original is not in it.
-func readReturn(body []byte) (iso20022.PaymentReturn, error) {
-	var found violations
-	var q returnRequest
+// ReadReturn reads and judges the body of a PUT. What depends on the original is not in it.
+func ReadReturn(body []byte) (iso20022.PaymentReturn, error) {
+	var found Violations
+	var q ReturnRequest
 	if err := decode(body, &q, &found); err != nil {
 		return iso20022.PaymentReturn{}, err
 	}
@@ -47,24 +47,24 @@ func readReturn(body []byte) (iso20022.PaymentReturn, error) {
 		Reason: iso20022.ReturnReason{Code: iso20022.ReturnAsked},
 	}
 	if q.Nature != "" {
-		r.Reason.Code = natureCode(choice(&found, "natureza", q.Nature, natures()...))
+		r.Reason.Code = natureCode(Choice(&found, "natureza", q.Nature, Natures()...))
 	}
 	if q.Text != "" {
 		found.text("descricao", q.Text, max140)
 	}
-	return r, found.problem()
+	return r, found.Refusal()
 }
 
-// returnPath judges the two identifiers in the path of a return.
-func returnPath(e2eid, id string) (pix.EndToEndID, error) {
-	var found violations
-	original := found.endToEndID("e2eid", e2eid)
+// ReturnName judges the two names of a return: its payment's, and the one that its client gave it.
+func ReturnName(e2eid, id string) (pix.EndToEndID, error) {
+	var found Violations
+	original := found.EndToEndID("e2eid", e2eid)
 	found.of("id", id, 35, alphanumeric, alphanumerics)
-	return original, found.problem()
+	return original, found.Refusal()
 }
 
-// sameReturn reports whether a return asks what an earlier one under the same name asked.
-func sameReturn(a, b iso20022.PaymentReturn) bool {
+// SameReturn reports whether a return asks what an earlier one under the same name asked.
+func SameReturn(a, b iso20022.PaymentReturn) bool {
 	return a.Amount == b.Amount && a.Reason == b.Reason && a.Remittance == b.Remittance
 }
 
@@ -81,5 +81,5 @@ func completed(r iso20022.PaymentReturn, original iso20022.CreditTransfer, ispb 
 
 func exceeds() error {
 	return Refuse("devolucao-excede", "Devolução acima do valor", "A soma das devoluções passaria do valor do pagamento.",
-		edge.Violation{Field: "valor", Reason: "passa do que resta devolver"})
+		Violation{Field: "valor", Reason: "passa do que resta devolver"})
 }

@@ -1,6 +1,8 @@
-package api
+package order
 
 import (
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -19,23 +21,23 @@ const (
 const maxAmountText = 16 + 1 + 2
 
 // amount reads valor, and says exactly what is wrong with one that is not.
-func (v *violations) amount(field, s string) pix.Amount {
+func (v *Violations) amount(field, s string) pix.Amount {
 	reais, centavos, point := strings.Cut(s, ".")
 	switch {
 	case s == "":
-		v.add(field, "obrigatório")
+		v.Add(field, "obrigatório")
 	case strings.HasPrefix(s, "-"):
-		v.add(field, "não pode ser negativo")
+		v.Add(field, "não pode ser negativo")
 	case strings.Contains(s, ","):
-		v.add(field, "use ponto, e não vírgula, antes dos centavos")
+		v.Add(field, "use ponto, e não vírgula, antes dos centavos")
 	case !point || len(centavos) != 2 || reais == "" || !only(reais+centavos, digit):
-		v.add(field, "use algarismos, um ponto e exatamente duas casas decimais, como em 12.34")
+		v.Add(field, "use algarismos, um ponto e exatamente duas casas decimais, como em 12.34")
 	case len(s) > maxAmountText:
-		v.add(field, "pode ter até 18 algarismos, contados os centavos")
+		v.Add(field, "pode ter até 18 algarismos, contados os centavos")
 	default:
 		a, err := pix.ParseAmount(s)
 		if err != nil || a == 0 {
-			v.add(field, "deve ser maior que zero")
+			v.Add(field, "deve ser maior que zero")
 			return 0
 		}
 		return a
@@ -44,14 +46,14 @@ func (v *violations) amount(field, s string) pix.Amount {
 }
 
 // text judges a name, key or free text of at most most characters; the package comment says by which rules.
-func (v *violations) text(field, s string, most int) {
+func (v *Violations) text(field, s string, most int) {
 	switch {
 	case utf8.RuneCountInString(s) > most:
-		v.add(field, "pode ter até "+strconv.Itoa(most)+" caracteres")
+		v.Add(field, "pode ter até "+strconv.Itoa(most)+" caracteres")
 	case strings.TrimFunc(s, unicode.IsSpace) == "":
-		v.add(field, "não pode ser vazio nem só espaços")
+		v.Add(field, "não pode ser vazio nem só espaços")
 	case strings.ContainsFunc(s, unprintable):
-		v.add(field, "contém caractere de controle ou que o XML não transporta")
+		v.Add(field, "contém caractere de controle ou que o XML não transporta")
 	}
 }
 
@@ -69,12 +71,12 @@ func unprintable(r rune) bool {
 }
 
 // of judges a text of 1 to most characters of a kind.
-func (v *violations) of(field, s string, most int, is func(byte) bool, kind string) {
+func (v *Violations) of(field, s string, most int, is func(byte) bool, kind string) {
 	switch {
 	case s == "":
-		v.add(field, "obrigatório")
+		v.Add(field, "obrigatório")
 	case len(s) > most || !only(s, is):
-		v.add(field, "deve ter de 1 a "+strconv.Itoa(most)+" "+kind)
+		v.Add(field, "deve ter de 1 a "+strconv.Itoa(most)+" "+kind)
 	}
 }
 
@@ -84,8 +86,8 @@ const (
 	alphanumerics     = "letras ou algarismos, sem acento ou pontuação"
 )
 
-// choice judges a text that is one of few.
-func choice[T ~string](v *violations, field, s string, all ...T) T {
+// Choice judges a text that is one of few.
+func Choice[T ~string](v *Violations, field, s string, all ...T) T {
 	names := make([]string, len(all))
 	for i, a := range all {
 		if string(a) == s {
@@ -93,49 +95,63 @@ func choice[T ~string](v *violations, field, s string, all ...T) T {
 		}
 		names[i] = string(a)
 	}
-	v.add(field, "deve ser um de: "+strings.Join(names, ", "))
+	v.Add(field, "deve ser um de: "+strings.Join(names, ", "))
 	return ""
 }
 
 // person judges the pair of cpf and cnpj, of which one is given, and returns it.
-func (v *violations) person(field, cpf, cnpj string) string {
+func (v *Violations) person(field, cpf, cnpj string) string {
 	switch {
 	case cpf != "" && cnpj != "":
-		v.add(field+".cnpj", "informe cpf ou cnpj, e não os dois")
+		v.Add(field+".cnpj", "informe cpf ou cnpj, e não os dois")
 	case cpf != "":
 		if !validCPF(cpf) {
-			v.add(field+".cpf", "deve ter 11 algarismos, sem pontuação, com dígitos verificadores corretos")
+			v.Add(field+".cpf", "deve ter 11 algarismos, sem pontuação, com dígitos verificadores corretos")
 		}
 		return cpf
 	case cnpj != "":
 		v.cnpj(field+".cnpj", cnpj)
 		return cnpj
 	default:
-		v.add(field+".cpf", "informe cpf ou cnpj")
+		v.Add(field+".cpf", "informe cpf ou cnpj")
 	}
 	return ""
 }
 
-func (v *violations) cnpj(field, s string) {
+func (v *Violations) cnpj(field, s string) {
 	if !validCNPJ(s) {
-		v.add(field, "deve ter 12 algarismos ou letras maiúsculas e 2 algarismos, sem pontuação, com dígitos verificadores corretos")
+		v.Add(field, "deve ter 12 algarismos ou letras maiúsculas e 2 algarismos, sem pontuação, com dígitos verificadores corretos")
 	}
 }
 
 // ispb judges the identifier of a participant.
-func (v *violations) ispb(field, s string) pix.ISPB {
+func (v *Violations) ispb(field, s string) pix.ISPB {
 	ispb, err := pix.ParseISPB(s)
 	if err != nil {
-		v.add(field, "deve ter 8 algarismos ou letras maiúsculas")
+		v.Add(field, "deve ter 8 algarismos ou letras maiúsculas")
 	}
 	return ispb
 }
 
-// endToEndID judges the form of an identifier; whose it is and how old is the Gate's.
-func (v *violations) endToEndID(field, s string) pix.EndToEndID {
+// EndToEndID judges the form of an identifier; whose it is and how old is the Gate's.
+func (v *Violations) EndToEndID(field, s string) pix.EndToEndID {
 	id, err := pix.ParseEndToEndID(s)
 	if err != nil {
-		v.add(field, "deve ser E, ISPB, minuto UTC (aaaaMMddHHmm) e 11 letras ou algarismos")
+		v.Add(field, "deve ser E, ISPB, minuto UTC (aaaaMMddHHmm) e 11 letras ou algarismos")
 	}
 	return id
+}
+
+// maxID is the longest id of an event, as that of a key over HTTP.
+const maxID = 64
+
+// validID judges the id of an event.
+func validID(s string) bool {
+	return s != "" && len(s) <= maxID && only(s, func(c byte) bool { return alphanumeric(c) || c == '-' })
+}
+
+// about reports whether a refusal names a field.
+func about(err error, field string) bool {
+	r, ok := errors.AsType[*Refusal](err)
+	return ok && slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Field == field })
 }

@@ -1,13 +1,11 @@
-package api
+package order
 
 import (
 	"context"
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/clock"
-	"github.com/cabine-pix/cabine/libs/edge"
 	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
@@ -15,7 +13,7 @@ import (
 
 // Order is what wants to be queued.
 type Order struct {
-	// Client gave it: the name behind its token.
+	// Client gave it: the name behind its token, or that of the stream that it came by.
 	Client string
 	// Payment is the row as it will be booked, a payment or a return.
 	Payment store.Payment
@@ -35,10 +33,8 @@ type Gate interface {
 
 // Refuse returns the error of a Gate that does not let an order pass; kind is a word for programs, title and detail
 // are for people.
-func Refuse(kind, title, detail string, found ...edge.Violation) error {
-	p := edge.NewProblem(http.StatusUnprocessableEntity, kind, title, detail)
-	p.Violations = found
-	return p
+func Refuse(kind, title, detail string, found ...Violation) error {
+	return &Refusal{Class: Refused, Kind: kind, Title: title, Detail: detail, Violations: found}
 }
 
 // The rules' numbers.
@@ -64,19 +60,19 @@ func (r *Rules) Pass(_ context.Context, _ *store.Tx, o Order) error {
 	if o.Payment.Kind == pix.Return {
 		return r.passReturn(o)
 	}
-	var found []edge.Violation
+	var found []Violation
 	id := pix.EndToEndID(o.Payment.ID)
 	if id.ISPB() != r.ispb {
-		found = append(found, edge.Violation{Field: "endToEndId", Reason: "o ISPB do identificador não é o deste participante"})
+		found = append(found, Violation{Field: "endToEndId", Reason: "o ISPB do identificador não é o deste participante"})
 	}
 	if off := r.clk.Now().Wall.Sub(id.At()); off > IDWindow || off < -IDWindow {
-		found = append(found, edge.Violation{Field: "endToEndId", Reason: "o minuto do identificador (UTC) está a mais de 12 horas de agora"})
+		found = append(found, Violation{Field: "endToEndId", Reason: "o minuto do identificador (UTC) está a mais de 12 horas de agora"})
 	}
 	if o.Payment.Counterparty == r.ispb {
-		found = append(found, edge.Violation{Field: "recebedor.ispbParticipante", Reason: "é este participante: o SPI não liquida dentro da mesma instituição"})
+		found = append(found, Violation{Field: "recebedor.ispbParticipante", Reason: "é este participante: o SPI não liquida dentro da mesma instituição"})
 	}
 	if o.Payment.Counterparty == pix.SPI {
-		found = append(found, edge.Violation{Field: "recebedor.ispbParticipante", Reason: "é o SPI, que não recebe pagamentos"})
+		found = append(found, Violation{Field: "recebedor.ispbParticipante", Reason: "é o SPI, que não recebe pagamentos"})
 	}
 	if len(found) > 0 {
 		return Refuse("ordem-recusada", "Ordem recusada", "A ordem não atende às regras do arranjo.", found...)
@@ -98,7 +94,7 @@ func (r *Rules) passReturn(o Order) error {
 	cash := o.OriginalTransfer.Purpose == iso20022.PurposeWithdrawal || o.OriginalTransfer.Purpose == iso20022.PurposeChange
 	if o.Return.Reason.Code == iso20022.ReturnCash && !cash {
 		return Refuse(kind, title, "A natureza não se aplica a este pagamento.",
-			edge.Violation{Field: "natureza", Reason: "RETIRADA é só para Pix Saque e Pix Troco"})
+			Violation{Field: "natureza", Reason: "RETIRADA é só para Pix Saque e Pix Troco"})
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package api
+package order
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cabine-pix/cabine/libs/edge"
 	"github.com/cabine-pix/cabine/libs/iso20022"
 	"github.com/cabine-pix/cabine/libs/pix"
 )
@@ -22,21 +21,21 @@ func FuzzOrder(f *testing.F) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	versions := iso20022.DefaultVersions()
 	f.Fuzz(func(t *testing.T, amount, instrument, key, txid, text, name, person, branch, account, kind, ispb, id string) {
-		o, err := readOrder(fields(t, map[string]any{
+		o, err := readPayment(fields(t, map[string]any{
 			"valor": amount, "formaIniciacao": instrument, "chave": key, "txid": txid, "infoPagador": text, "endToEndId": id,
 			"pagador":   map[string]any{"nome": name, "cpf": person, "agencia": branch, "conta": account, "tipoConta": kind},
 			"recebedor": map[string]any{"ispbParticipante": ispb, "cnpj": person, "agencia": branch, "conta": account, "tipoConta": kind},
 		}), "12345678", at)
 		if err != nil {
-			requireProblem(t, err)
-			o, err = readOrder(fields(t, map[string]any{
+			requireRefusal(t, err)
+			o, err = readPayment(fields(t, map[string]any{
 				"valor": amount, "formaIniciacao": instrument, "chave": key, "txid": txid, "infoPagador": text, "endToEndId": id,
 				"pagador":   map[string]any{"nome": name, "cpf": "52998224725", "agencia": branch, "conta": account, "tipoConta": "PI"},
 				"recebedor": map[string]any{"ispbParticipante": "99999A04", "cnpj": "12ABC34501DE35", "conta": account, "tipoConta": "PI"},
 			}), "12345678", at)
 		}
 		if err != nil {
-			requireProblem(t, err)
+			requireRefusal(t, err)
 			return
 		}
 		require.NoError(t, o.named("12345678", at))
@@ -81,23 +80,23 @@ func FuzzReturn(f *testing.F) {
 	f.Add([]byte(`{"valor":"1.00","natureza":"MED_FRAUDE","descricao":"x"}`), "abc")
 	f.Add([]byte(`{"valor":"-1"}`), "a-b")
 	f.Fuzz(func(t *testing.T, body []byte, id string) {
-		if r, err := readReturn(body); err != nil {
-			requireProblem(t, err)
+		if r, err := ReadReturn(body); err != nil {
+			requireRefusal(t, err)
 		} else {
 			require.Positive(t, r.Amount)
 		}
-		if _, err := returnPath("E12345678202601020304abcdefghijk", id); err != nil {
-			requireProblem(t, err)
+		if _, err := ReturnName("E12345678202601020304abcdefghijk", id); err != nil {
+			requireRefusal(t, err)
 		}
 	})
 }
 
-// A problem repeats no value: at most the names of fields, shortened.
-func requireProblem(t *testing.T, err error) {
+// A refusal repeats no value: at most the names of fields, shortened.
+func requireRefusal(t *testing.T, err error) {
 	t.Helper()
-	var p edge.Problem
+	var p *Refusal
 	require.ErrorAs(t, err, &p)
-	require.Equal(t, 400, p.Status)
+	require.Equal(t, Malformed, p.Class)
 	require.LessOrEqual(t, len(p.Violations), maxViolations)
 	for _, v := range p.Violations {
 		require.NotEmpty(t, v.Reason)
@@ -112,8 +111,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"valor":"1.00","descricao":"a\u0041\n"}`))
 	f.Add([]byte(`{"Valor":"1.00"}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var found violations
-		var mine, theirs returnRequest
+		var found Violations
+		var mine, theirs ReturnRequest
 		if decode(body, &mine, &found) != nil {
 			return
 		}
