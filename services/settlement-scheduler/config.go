@@ -44,6 +44,9 @@ type ObligationsConfig struct {
 type CyclesConfig struct {
 	// Ends are "type=HH:MM" of each banking day, in São Paulo. Default "dia=24:00".
 	Ends []string `koanf:"ends" help:"fim dos ciclos em dias úteis, horário de São Paulo: tipo=HH:MM, até 24:00"`
+	// Drill is how long cycles are in a drill: they follow each other on every day, Ends and Holidays mean nothing. Default
+	// 0, no drill.
+	Drill time.Duration `koanf:"drill" help:"só para ensaios: ciclos desta duração, em todos os dias, no lugar de ends"`
 	// Holidays are more days without banks, "2027-01-25". Optional.
 	Holidays []string `koanf:"holidays" help:"feriados além dos nacionais: AAAA-MM-DD"`
 	// Parties are "branch=ISPB": branches of ours that are an indirect participant's. Default none: every obligation is
@@ -105,6 +108,13 @@ func (c CyclesConfig) plan() (*cycle.Plan, error) {
 	days, err := calendar.New(c.Holidays...)
 	if err != nil {
 		return nil, fmt.Errorf("holidays: %w", err)
+	}
+	if c.Drill != 0 {
+		plan, err := cycle.NewDrill(days, c.Drill)
+		if err != nil {
+			return nil, fmt.Errorf("drill: %w", err)
+		}
+		return plan, nil
 	}
 	ends, err := cycle.ParseEnds(c.Ends)
 	if err != nil {

@@ -56,6 +56,7 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 		"CABINE_CYCLES_HOLIDAYS=25/01/2027":              "want YYYY-MM-DD",
 		"CABINE_CYCLES_PARTIES=0001":                     "is no branch=ISPB",
 		"CABINE_CYCLES_PARTIES=1=11111111,0001=22222222": "are the same",
+		"CABINE_CYCLES_DRILL=1500ms":                     "drill: period is 1.5s",
 		"CABINE_CYCLES_PATIENCE=1s":                      "patience is 1s",
 		"CABINE_OBLIGATIONS_BATCH=9999":                  "Batch is 9999",
 		"CABINE_OBLIGATIONS_ANNOUNCE_MOST=1s":            "most is 1s",

@@ -5,7 +5,7 @@
 // A cycle ends on a banking day at a time of São Paulo's wall clock, which configuration gives: one or several a day, each
 // with its type. It begins where the one before it ends, so that every instant is in one cycle: what settles at night, on a
 // weekend or on a holiday is in the first cycle that ends afterwards. If the clock jumps over two ends at once, the first
-// of them has the cycle and the other none.
+// of them has the cycle and the other none. For drills cycles may follow each other every few seconds instead, on all days.
 //
 // # States
 //

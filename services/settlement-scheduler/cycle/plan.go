@@ -45,6 +45,8 @@ func ParseEnds(texts []string) ([]End, error) {
 type Plan struct {
 	calendar *calendar.Calendar
 	ends     []End
+	// period is that of drills, zero for ends on banking days.
+	period time.Duration
 }
 
 // NewPlan fails without ends, and for two of one type or time.
@@ -66,9 +68,35 @@ func NewPlan(c *calendar.Calendar, ends []End) (*Plan, error) {
 	return &Plan{calendar: c, ends: ends}, nil
 }
 
+// NewDrill returns a plan whose cycles end every so often from São Paulo's midnight on, and at the next midnight, on every
+// day: so short that somebody who looks on sees several. Their types are the time since midnight at which they end.
+func NewDrill(c *calendar.Calendar, period time.Duration) (*Plan, error) {
+	if period < time.Second || period > 24*time.Hour || period%time.Second != 0 {
+		return nil, fmt.Errorf("period is %v, want whole seconds, from 1s to 24h", period)
+	}
+	return &Plan{calendar: c, period: period}, nil
+}
+
+// drill is After of a drill.
+func (p *Plan) drill(at time.Time) store.Window {
+	day := p.calendar.Today(at)
+	midnight, next := p.calendar.At(day, 0), p.calendar.At(day.Plus(1), 0)
+	begin := midnight.Add(at.Sub(midnight).Truncate(p.period))
+	end := begin.Add(p.period)
+	if end.After(next) {
+		end = next
+	}
+	since := end.Sub(midnight)
+	name := fmt.Sprintf("%02d%02d%02d", since/time.Hour, since%time.Hour/time.Minute, since%time.Minute/time.Second)
+	return store.Window{Date: day.UTC(), Type: name, OpensAt: begin, ClosesAt: end}
+}
+
 // After returns the window with the first end after an instant. Its beginning is the end before, which is not after the
 // instant.
 func (p *Plan) After(at time.Time) store.Window {
+	if p.period > 0 {
+		return p.drill(at)
+	}
 	// The day before may end at 24:00 of its wall clock, which is today.
 	day, begin := p.calendar.Today(at).Plus(-1), p.before(at)
 	for {

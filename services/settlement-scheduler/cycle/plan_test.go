@@ -126,3 +126,37 @@ func TestEndsAreRead(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// Cycles of a drill follow each other without a gap on every day, over midnight and over changed clocks, and no two of a day
+// have one name.
+func TestDrills(t *testing.T) {
+	t.Parallel()
+	days, err := calendar.New()
+	require.NoError(t, err)
+	for _, period := range []time.Duration{time.Minute, 7 * time.Minute, 24 * time.Hour} {
+		p, err := cycle.NewDrill(days, period)
+		require.NoError(t, err)
+		for _, from := range []string{"2026-07-04T23:00:00-03:00", "2018-11-03T12:00:00-03:00", "2018-02-17T12:00:00-02:00"} {
+			last, names := at(t, from), map[string]bool{}
+			for last.Before(at(t, from).Add(50 * time.Hour)) {
+				w := p.After(last)
+				require.False(t, w.OpensAt.After(last))
+				require.True(t, w.ClosesAt.After(last))
+				require.LessOrEqual(t, w.ClosesAt.Sub(w.OpensAt), period)
+				require.Equal(t, w, p.After(w.ClosesAt.Add(-time.Nanosecond)), "the same until its end")
+				name := w.Date.Format(time.DateOnly) + w.Type
+				require.False(t, names[name], name)
+				names[name], last = true, w.ClosesAt
+			}
+		}
+	}
+	p, err := cycle.NewDrill(days, 20*time.Second)
+	require.NoError(t, err)
+	w := p.After(at(t, "2026-07-04T15:04:05-03:00"))
+	require.Equal(t, "2026-07-04 150420", w.Date.Format(time.DateOnly)+" "+w.Type, "a Saturday")
+	require.True(t, w.OpensAt.Equal(at(t, "2026-07-04T15:04:00-03:00")))
+	for _, wrong := range []time.Duration{0, time.Millisecond, 1500 * time.Millisecond, 25 * time.Hour} {
+		_, err = cycle.NewDrill(days, wrong)
+		require.ErrorContains(t, err, "whole seconds")
+	}
+}
