@@ -88,7 +88,7 @@ func libraries() map[string][]string {
 		"libs/slotpool":                {"libs/lease", "libs/transport"},
 		"libs/leader":                  {"libs/lease"},
 		"libs/icom/icomtest":           {"libs/icom"},
-		"libs/icom/spitest":            {"libs/icom", "libs/iso20022", "libs/signature"},
+		"libs/icom/spitest":            {"libs/icom", "libs/iso20022", "libs/signature", "libs/statement"},
 		"libs/iso20022":                {},
 		"libs/order":                   {"libs/iso20022", "libs/store"},
 		"libs/transport/plugin":        {"libs/transport"},

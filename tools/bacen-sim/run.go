@@ -35,7 +35,9 @@ não pode trazer porta.
 Com --participant ou --participants, o SPI fica atrás do banco: lê o que é enviado, liquida
 entre as contas PI dos participantes e responde. Para quem não indica certificado, as chaves de
 assinatura são criadas em --pki-dir. A porta de controle então também responde GET /books e
-/spi/faults e aceita POST /participants, /pay e /spi/faults.
+/spi/faults e aceita POST /participants, /pay e /spi/faults. Os arquivos de lançamentos, que respondem
+a camt.060 REL, ficam em https://<--listen-files>/api/v1/download/<ISPB>/extrato/<HASH>.zip, com o mesmo
+mTLS dos canais; o que foi feito, baixado e estragado por falhas está em "files" de /books.
 
 `
 
@@ -43,6 +45,7 @@ assinatura são criadas em --pki-dir. A porta de controle então também respond
 type options struct {
 	cpm     string
 	csm     string
+	files   string
 	control string
 	pkiDir  string
 	ispbs   []pix.ISPB
@@ -54,9 +57,11 @@ type options struct {
 
 // ready is the line that says where everything is.
 type ready struct {
-	CPM     string                      `json:"cpm"`
-	CSM     string                      `json:"csm"`
-	Control string                      `json:"control"`
+	CPM     string `json:"cpm"`
+	CSM     string `json:"csm"`
+	Control string `json:"control"`
+	// Files is the file host's address, with --participant.
+	Files   string                      `json:"files,omitempty"`
 	PKIDir  string                      `json:"pki_dir"`
 	PID     int                         `json:"pid"`
 	Seed    uint64                      `json:"seed"`
@@ -116,6 +121,7 @@ func parse(args []string) (opt options, help string, err error) {
 func (opt *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&opt.cpm, "listen-cpm", "127.0.0.1:0", "endereço do canal primário; porta 0 escolhe uma livre")
 	fs.StringVar(&opt.csm, "listen-csm", "127.0.0.1:0", "endereço do canal secundário")
+	fs.StringVar(&opt.files, "listen-files", "127.0.0.1:0", "endereço dos arquivos de lançamentos, que só há com o SPI")
 	fs.StringVar(&opt.control, "control", "127.0.0.1:0", "endereço da porta de controle, HTTP sem TLS")
 	fs.StringVar(&opt.pkiDir, "pki-dir", "", "diretório dos certificados, criado se não existe (obrigatório)")
 	fs.Func("ispb", "participante para o qual criar um certificado de cliente; pode repetir", func(s string) error {
@@ -151,7 +157,11 @@ func serve(ctx context.Context, opt options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listeners, err := listen(ctx, opt.cpm, opt.csm, opt.control)
+	addrs := []string{opt.cpm, opt.csm, opt.control}
+	if spi != nil {
+		addrs = append(addrs, opt.files)
+	}
+	listeners, err := listen(ctx, addrs...)
 	if err != nil {
 		return err
 	}
@@ -162,7 +172,11 @@ func serve(ctx context.Context, opt options, stdout io.Writer) error {
 		func(ctx context.Context) error { return bank.ServeControl(ctx, control) },
 	}
 	if spi != nil {
-		runs = append(runs, func(ctx context.Context) error { return spi.Run(ctx, bank) })
+		files := listeners[3]
+		line.Files = files.Addr().String()
+		runs = append(runs,
+			func(ctx context.Context) error { return spi.Run(ctx, bank) },
+			func(ctx context.Context) error { return spi.ServeFiles(ctx, files, bank.PKI()) })
 	}
 	if opt.rate > 0 {
 		for _, ispb := range opt.ispbs {

@@ -126,6 +126,8 @@ func TestExitCodes(t *testing.T) {
 		{"participants", []string{"--pki-dir", pki, "--participants", "nowhere.json"}, exitWrongUse},
 		{"two that complain", []string{"--pki-dir", pki, "--participant", "12345678=1.00", "--validate"}, exitWrongUse},
 		{"address", []string{"--pki-dir", pki, "--listen-csm", "nowhere:99999"}, exitFailure},
+		{"address of the files", []string{"--pki-dir", pki, "--participant", "12345678=1.00", "--listen-files", "nowhere:99999"}, exitFailure},
+		{"no room for files", []string{"--pki-dir", pki, "--participant", "12345678=1.00", "--max-files", "-1"}, exitFailure},
 		{"stopped", []string{"--pki-dir", pki}, exitClean},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -48,7 +48,8 @@ func (opt *options) defineSPI(fs *flag.FlagSet) {
 		return err
 	})
 	fs.Func("participants", "arquivo JSON com uma lista de participantes: ispb, balance, virtual, closed, certificate", opt.readParticipants)
-	fs.Func("spi-faults", "arquivo JSON com uma lista de falhas do SPI: at, do, rate, delay", func(path string) error {
+	fs.Func("spi-faults", "arquivo JSON com uma lista de falhas do SPI: at, do, rate, delay; "+
+		"nos arquivos de lançamentos, at é entry (drop, repeat, alter, invent), statement (falsify, delay, drop) ou download (cut, drop, delay)", func(path string) error {
 		return readJSON(path, &c.Faults)
 	})
 	fs.DurationVar(&c.SettleWithin, "settle-within", 40*time.Second, "tempo de AccptncDtTm até AB03")
@@ -56,6 +57,9 @@ func (opt *options) defineSPI(fs *flag.FlagSet) {
 	fs.DurationVar(&c.OrderWithin, "order-within", 0, "tempo de AccptncDtTm a partir do qual a ordem é recusada, AB11; 0: 34/40 de --settle-within")
 	fs.DurationVar(&c.Linger, "spi-linger", 0, "por quanto tempo o SPI espera por mais antes de escrever uma mensagem")
 	fs.IntVar(&c.Workers, "spi-workers", 2, "goroutines do SPI que leem, e outras tantas que escrevem")
+	fs.DurationVar(&c.LongestPeriod, "longest-period", 0, "maior período de um arquivo de lançamentos; 0: 31 dias")
+	fs.IntVar(&c.MaxFiles, "max-files", 0, "quantos arquivos de lançamentos ficam guardados; 0: 64")
+	fs.IntVar(&c.MaxFileBytes, "max-file-bytes", 0, "quantos bytes eles ocupam no máximo; 0: 256 MiB")
 	fs.BoolVar(&c.WrapSignatures, "wrap-signatures", false, "quebra as assinaturas em linhas, como o SPI faz")
 	fs.BoolVar(&c.RefuseRepeats, "refuse-repeats", false, "responde DUPL à mesma ordem repetida")
 	fs.BoolVar(&c.RefByMsgID, "ref-by-msg-id", false, "indica mensagens recusadas pelo MsgId, não pelo PI-ResourceId")

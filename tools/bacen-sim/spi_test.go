@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,18 @@ func TestSPIBehindTheBank(t *testing.T) {
 	require.Equal(t, pix.Amount(1000_00), books.Account(participant).Opening)
 	require.Equal(t, 3, books.Account(participant).PaymentsIn.Waiting)
 	require.Equal(t, ids[0], books.Orders[0].ID)
+
+	transport := &http.Transport{TLSClientConfig: clientConfig(t, at.Clients[participant])}
+	defer transport.CloseIdleConnections()
+	url := "https://" + at.Files + "/api/v1/download/" + string(participant) + "/extrato/" + strings.Repeat("0", 64) + ".zip"
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	resp, err := transport.RoundTrip(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	control(t, http.MethodGet, at.Control, "/books", nil, &books)
+	require.Equal(t, 1, books.Files.NotFound)
 
 	again := launch(t, args...)
 	require.Equal(t, first, again.Signatures[participant], "the keys of a directory stay")

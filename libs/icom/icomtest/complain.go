@@ -20,7 +20,7 @@ func accepted() []string {
 func emitted() []string {
 	return []string{
 		"pacs.008.spi.1.16", "pacs.002.spi.1.17", "pacs.004.spi.1.5", "admi.002.spi.1.5", "pibr.002.spi.1.3",
-		"camt.053.spi.1.4", "camt.054.spi.1.16",
+		"camt.052.spi.1.3", "camt.053.spi.1.4", "camt.054.spi.1.16",
 	}
 }
 

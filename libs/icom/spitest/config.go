@@ -43,6 +43,12 @@ type Config struct {
 	// Linger is how long an operation waits for others to fill its message. Default 0: what gathers while messages
 	// before it are signed is enough.
 	Linger time.Duration
+	// LongestPeriod is the longest time that a file of entries may be asked for. Default 31 days. The real bound is not published.
+	LongestPeriod time.Duration
+	// MaxFiles and MaxFileBytes bound what the file host holds: the oldest files go, and a larger one is not made.
+	// Default 64 and 256 MiB.
+	MaxFiles     int
+	MaxFileBytes int
 	// Faults are rules of misbehaviour; none: it behaves.
 	Faults []Fault
 	// Seed feeds every random choice. Default 1.
@@ -74,6 +80,9 @@ func (c Config) WithDefaults() Config {
 	def(&c.OrderWithin, c.SettleWithin*34/40)
 	def(&c.IDTolerance, 12*time.Hour)
 	def(&c.Workers, 2)
+	def(&c.LongestPeriod, 31*24*time.Hour)
+	def(&c.MaxFiles, 64)
+	def(&c.MaxFileBytes, 256<<20)
 	def(&c.Seed, 1)
 	if c.Clock == nil {
 		c.Clock = clock.System()
@@ -99,6 +108,10 @@ func (c Config) Validate() error {
 	if c.SettleWithin < 0 || c.ScheduledWithin < 0 || c.OrderWithin < 0 || c.IDTolerance < 0 || c.Linger < 0 || c.Workers < 1 {
 		return fmt.Errorf("spitest: limits %s, %s, %s, tolerance %s, linger %s must not be negative, workers %d must be positive",
 			c.SettleWithin, c.ScheduledWithin, c.OrderWithin, c.IDTolerance, c.Linger, c.Workers)
+	}
+	if c.LongestPeriod < 0 || c.MaxFiles < 1 || c.MaxFileBytes < 1 {
+		return fmt.Errorf("spitest: longest period %s must not be negative, %d files and %d bytes of them must be positive",
+			c.LongestPeriod, c.MaxFiles, c.MaxFileBytes)
 	}
 	for _, f := range c.Faults {
 		if err := f.validate(); err != nil {

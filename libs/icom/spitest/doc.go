@@ -48,6 +48,26 @@
 // An order moves first and its notices are queued at the bank after that, so that what a participant was told always
 // stands in the books. [Fault] rules drop, repeat and delay notices and answers by seed; the books do not depend on them.
 //
+// # Questions
+//
+// A camt.060 asks about the sender's own account. Balances (CSA) are answered by camt.053, one entry by camt.054, the
+// entries of a period (REL) by a file and a camt.052 that names it. Other questions are refused, as is a period that does
+// not end after it begins, ends in the future or is longer than Config.LongestPeriod: what the real SPI says to those is
+// not published.
+//
+//	question ----> period taken --file made--> on the shelf --camt.052--> fetched, any number of times
+//	   |                |                          |
+//	   +-- admi.002     +-- too large: admi.002    +-- others need the room: 404
+//
+// A file (package statement) has what was settled in [from, to) on the account, debits and credits, in the order of
+// settlement. The SPI settles nothing any more before an instant up to which it made a file, so that the same question has
+// the same answer. [SPI.ServeFiles] is the file host: who may fetch a file is decided by the certificate of the connection,
+// which must be of the ISPB in the path. The hash in camt.052 is that of the text, and the name.
+//
+// Fault rules lose, double, alter and invent entries in files, tell a false hash, delay or drop what is told, cut, break off
+// and delay downloads. [Report].Files says for each file what was done to which entries: whoever compares must find exactly
+// these. A download has a fate of its own, an entry the same one in every file of its account.
+//
 // # Books
 //
 // [SPI.Books] recomputes every account from the orders and compares: balance = opening + credits - debits; an order is

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 )
 
@@ -21,6 +22,12 @@ const (
 	AtAnswer Place = "answer"
 	// AtOrder: an order as it arrives.
 	AtOrder Place = "order"
+	// AtEntry: an entry on its way into a file of entries.
+	AtEntry Place = "entry"
+	// AtStatement: the camt.052 that says that a file is ready, known by the question's MsgId.
+	AtStatement Place = "statement"
+	// AtDownload: a file as it is fetched, each time anew.
+	AtDownload Place = "download"
 )
 
 // Effect is what a fault does.
@@ -28,17 +35,26 @@ type Effect string
 
 // The effects.
 const (
-	// Drop: it never arrives. Not at AtOrder.
+	// Drop: it never arrives; of a download, its second half. Not at AtOrder.
 	Drop Effect = "drop"
-	// Repeat: it arrives once more, Delay after the first time. AtForward and AtStatus.
+	// Repeat: it arrives once more, Delay after the first time. AtForward, AtStatus, and AtEntry, where it stands twice
+	// in a row.
 	Repeat Effect = "repeat"
-	// Delay: it arrives Delay later. Not at AtOrder.
+	// Delay: it arrives Delay later. Not at AtOrder and AtEntry.
 	Delay Effect = "delay"
 	// Late: it arrives when the order's limit has passed, after AB03 was told. AtAnswer.
 	Late Effect = "late"
 	// Refuse: the whole message in which the operation stands is answered with admi.002,
 	// every time it comes, so that a sender who takes the message apart loses only this one. AtOrder.
 	Refuse Effect = "refuse"
+	// Alter: its amount is another by a centavo. AtEntry.
+	Alter Effect = "alter"
+	// Invent: behind it stands another one, of an order that there never was. AtEntry.
+	Invent Effect = "invent"
+	// Falsify: the hash that is told is not that of the file, which is to be had under it. AtStatement.
+	Falsify Effect = "falsify"
+	// Cut: the file that is served ends in its middle, and its length says so. AtDownload.
+	Cut Effect = "cut"
 )
 
 // Fault is one rule of misbehaviour.
@@ -53,18 +69,26 @@ type Fault struct {
 }
 
 func (f Fault) validate() error {
-	ok := false
+	var places []Place
 	switch f.Do {
-	case Drop, Delay:
-		ok = f.At == AtForward || f.At == AtStatus || f.At == AtAnswer
+	case Drop:
+		places = []Place{AtForward, AtStatus, AtAnswer, AtEntry, AtStatement, AtDownload}
+	case Delay:
+		places = []Place{AtForward, AtStatus, AtAnswer, AtStatement, AtDownload}
 	case Repeat:
-		ok = f.At == AtForward || f.At == AtStatus
+		places = []Place{AtForward, AtStatus, AtEntry}
 	case Late:
-		ok = f.At == AtAnswer
+		places = []Place{AtAnswer}
 	case Refuse:
-		ok = f.At == AtOrder
+		places = []Place{AtOrder}
+	case Alter, Invent:
+		places = []Place{AtEntry}
+	case Falsify:
+		places = []Place{AtStatement}
+	case Cut:
+		places = []Place{AtDownload}
 	}
-	if !ok {
+	if !slices.Contains(places, f.At) {
 		return fmt.Errorf("spitest: fault %q at %q: no such thing", f.Do, f.At)
 	}
 	if f.Rate <= 0 || f.Rate > 1 || f.Delay < 0 || f.Do == Delay && f.Delay == 0 {

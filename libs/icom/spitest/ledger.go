@@ -1,6 +1,7 @@
 package spitest
 
 import (
+	"sort"
 	"sync"
 	"time"
 
@@ -81,6 +82,8 @@ type ledger struct {
 	accounts map[pix.ISPB]*account
 	orders   map[string]*order
 	log      []*order // in the order of their arrival
+	booked   []*order // the settled ones in the order of their settlement, ended never before the one in front
+	closed   time.Time
 	counters Counters
 }
 
@@ -262,10 +265,37 @@ func (l *ledger) decide(o *order, a answer, now time.Time) []notice {
 	credited.balance += o.amount
 	credited.credits += o.amount
 	o.settlements++
-	o.state, o.ended = Settled, now
+	o.state, o.ended = Settled, l.instant(now)
+	l.booked = append(l.booked, o)
 	return []notice{
 		settlement(o, o.debited, o.channel, statusDebited), settlement(o, o.credited, o.channel, statusCredited),
 	}
+}
+
+// instant is when a settlement that happens now counts: after every file that was made, and in the order of settlement.
+func (l *ledger) instant(now time.Time) time.Time {
+	if now.Before(l.closed) {
+		now = l.closed
+	}
+	if n := len(l.booked); n > 0 && now.Before(l.booked[n-1].ended) {
+		now = l.booked[n-1].ended
+	}
+	return now
+}
+
+// between returns what was settled from one instant on and before another, in the order of settlement. From here on nothing
+// settles before that other one any more, so that a file says all that there is. What is returned must not be changed.
+func (l *ledger) between(from, to time.Time) []*order {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if to.After(l.closed) {
+		l.closed = to
+	}
+	at := func(t time.Time) int {
+		return sort.Search(len(l.booked), func(i int) bool { return !l.booked[i].ended.Before(t) })
+	}
+	first, past := at(from), at(to)
+	return l.booked[first:past:past]
 }
 
 // expire ends an order whose limit has passed; nil if it has ended before.

@@ -11,8 +11,8 @@ import (
 // unknownEntry is the code with which the SPI says that it has no such entry. The real one is not published.
 const unknownEntry = "ED05"
 
-// ask answers a question about a PI account: the balances now or at the end of an earlier day, and one entry. The
-// questions that a file answers (camt.052) need a host for files, which this SPI does not have.
+// ask answers a question about a PI account: the balances now or at the end of an earlier day, the entries of a period,
+// and one entry. The files of Pix Saque and Pix Troco (TRD, TRT) and the remuneration are not there.
 func (s *SPI) ask(r icomtest.Received, id pix.MsgID, q *iso20022.Camt060) (iso20022.Document, *refusal) {
 	if q.Owner != r.ISPB {
 		return nil, &refusal{"Conta não autorizada", "the account is another participant's"}
@@ -25,8 +25,10 @@ func (s *SPI) ask(r icomtest.Received, id pix.MsgID, q *iso20022.Camt060) (iso20
 		return s.entry(id, q), nil
 	case q.Subject == iso20022.SubjectBalance:
 		return s.balance(id, q)
+	case q.Subject == iso20022.SubjectEntries:
+		return nil, s.askEntries(r, id, q)
 	}
-	return nil, &refusal{"Consulta não disponível", "this SPI answers CSA and single entries"}
+	return nil, &refusal{"Consulta não disponível", "this SPI answers CSA, REL and single entries"}
 }
 
 func (s *SPI) balance(id pix.MsgID, q *iso20022.Camt060) (iso20022.Document, *refusal) {

@@ -46,7 +46,7 @@ func TestRefusedMessages(t *testing.T) {
 		"BizMsgIdr":        a.signed(header(func(h *iso20022.Header) { h.MsgID = b.header().MsgID }), order()),
 		"for participants": a.signed(a.header(), &iso20022.Pibr002{OriginalData: "x"}),
 		"another's money":  a.signed(a.header(), iso20022.Balance(receiver)),
-		"no such question": a.signed(a.header(), iso20022.Entries(payer, now(), now())),
+		"no such question": a.signed(a.header(), iso20022.CashReport(payer, now())),
 	} {
 		id := a.post(message)
 		d := got[*iso20022.Admi002](a)

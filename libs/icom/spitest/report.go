@@ -29,6 +29,8 @@ type Report struct {
 	Broken       []string  `json:"broken"`
 	Participants []Account `json:"participants"`
 	Counters     Counters  `json:"counters"`
+	// Files of entries. They have no part in the books.
+	Files Files `json:"files"`
 	// Orders has every order in the order of arrival, when they were asked for.
 	Orders []Order `json:"orders,omitempty"`
 }

@@ -27,7 +27,11 @@ type SPI struct {
 	agenda *agenda
 	mint   *mint
 	rules  atomic.Pointer[rules]
+	shelf  *shelf
+	jobs   *backlog[func(context.Context) error]
 	bank   Enqueuer // set by Run before anything is sent
+
+	filesAddr atomic.Pointer[string]
 
 	messages, refused, sent, operations, struck atomic.Int64
 
@@ -45,6 +49,7 @@ func New(cfg Config) (*SPI, error) {
 		cfg: cfg, ledger: newLedger(cfg.RefuseRepeats),
 		inbox: newBacklog[icomtest.Received](), outbox: newOutbox(), agenda: newAgenda(cfg.Clock),
 		mint: newMint(cfg.Seed), verifiers: make(map[pix.ISPB]*signature.Verifier),
+		shelf: &shelf{maxFiles: cfg.MaxFiles, maxBytes: cfg.MaxFileBytes}, jobs: newBacklog[func(context.Context) error](),
 	}
 	s.rules.Store(&rules{cfg.Seed, cfg.Faults})
 	if cfg.Linger > 0 {
@@ -118,6 +123,7 @@ func (s *SPI) Run(ctx context.Context, bank Enqueuer) error {
 		worker(s.read)
 		worker(s.write)
 	}
+	worker(s.work)
 	wg.Go(func() { s.agenda.run(ctx) })
 	wg.Wait()
 	if err := failed.Load(); err != nil {
@@ -129,7 +135,7 @@ func (s *SPI) Run(ctx context.Context, bank Enqueuer) error {
 // Books recomputes the books and checks them; withOrders lists every order.
 func (s *SPI) Books(withOrders bool) Report {
 	r := s.ledger.report(withOrders)
-	r.Seed = s.cfg.Seed
+	r.Seed, r.Files = s.cfg.Seed, s.shelf.report()
 	c := &r.Counters
 	c.Messages, c.Refused = int(s.messages.Load()), int(s.refused.Load())
 	c.Sent, c.Operations, c.Faults = int(s.sent.Load()), int(s.operations.Load()), int(s.struck.Load())

@@ -2,6 +2,7 @@ package spitest
 
 import (
 	"context"
+	"net"
 
 	"github.com/cabine-pix/cabine/libs/icom/icomtest"
 )
@@ -12,7 +13,7 @@ type TB interface {
 	Context() context.Context
 }
 
-// Start makes an SPI behind a bank on loopback ports and stops both with the test. Broken books fail the test.
+// Start makes an SPI behind a bank, and its file host, on loopback ports and stops them with the test. Broken books fail the test.
 // OnReceive of the bank belongs to the SPI.
 func Start(tb TB, bankCfg icomtest.Config, cfg Config) (*icomtest.Bank, *SPI) {
 	tb.Helper()
@@ -23,15 +24,24 @@ func Start(tb TB, bankCfg icomtest.Config, cfg Config) (*icomtest.Bank, *SPI) {
 	}
 	bankCfg.OnReceive = spi.Receive
 	bank := icomtest.Start(tb, bankCfg)
+	files, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("%v", err)
+		return nil, nil
+	}
+	spi.listening(files)
 	// Other clean-ups still send: the SPI outlives the test's context as the bank does.
 	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- spi.Run(ctx, bank) }()
+	go func() { ended <- spi.ServeFiles(ctx, files, bank.PKI()) }()
 	tb.Logf("spitest: seed %d", spi.cfg.Seed)
 	tb.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			tb.Errorf("%v", err)
+		for range cap(ended) {
+			if err := <-ended; err != nil {
+				tb.Errorf("%v", err)
+			}
 		}
 		for _, broken := range spi.Books(false).Broken {
 			tb.Errorf("spitest: books: %s", broken)

@@ -95,6 +95,7 @@ type bankReady struct {
 	CPM     string                      `json:"cpm"`
 	CSM     string                      `json:"csm"`
 	Control string                      `json:"control"`
+	Files   string                      `json:"files"`
 	Seed    uint64                      `json:"seed"`
 	Clients map[pix.ISPB]icomtest.Files `json:"clients"`
 	// SPI is the certificate of the SPI's signatures, Signatures are the participants' keys and certificates.
@@ -265,6 +266,14 @@ func (s *Stage) Addr(channel pix.Channel) string {
 		return s.ready.CSM
 	}
 	return s.ready.CPM
+}
+
+// FilesURL is where the bank's files of entries are fetched; empty without Config.Payments.
+func (s *Stage) FilesURL() string {
+	if s.ready.Files == "" {
+		return ""
+	}
+	return "https://" + s.ready.Files
 }
 
 func writeJSON(path string, v any) error {
