@@ -20,6 +20,19 @@ func OutboundSubject(ispb pix.ISPB, channel pix.Channel) string {
 // SettlementSubject is "pix.settlement.<what>".
 func SettlementSubject(what string) string { return "pix.settlement." + token(what) }
 
+// PaymentRequestSubject is "core.payment_request.<ispb>".
+func PaymentRequestSubject(ispb pix.ISPB) string {
+	return "core.payment_request." + token(string(ispb))
+}
+
+// CoreAnswerSubject is "core.payment_accepted.<ispb>" or "core.payment_refused.<ispb>".
+func CoreAnswerSubject(ispb pix.ISPB, accepted bool) string {
+	if accepted {
+		return "core.payment_accepted." + token(string(ispb))
+	}
+	return "core.payment_refused." + token(string(ispb))
+}
+
 // token keeps the letters and digits of s: whatever was received, a subject has the levels that the streams expect.
 func token(s string) string {
 	s = strings.Map(func(r rune) rune {

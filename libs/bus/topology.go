@@ -10,12 +10,15 @@ import (
 
 // The names of the declared streams and consumers.
 const (
-	StreamInbound    = "PIX_INBOUND"
-	StreamOutbound   = "PIX_OUTBOUND"
-	StreamSettlement = "PIX_SETTLEMENT"
+	StreamInbound     = "PIX_INBOUND"
+	StreamOutbound    = "PIX_OUTBOUND"
+	StreamSettlement  = "PIX_SETTLEMENT"
+	StreamCoreEvents  = "CORE_EVENTS"
+	StreamCoreAnswers = "CORE_ANSWERS"
 
 	ConsumerPayments   = "payments"
 	ConsumerSettlement = "settlement"
+	ConsumerCoreEvents = "core-events"
 )
 
 // SenderConsumer is the consumer of PIX_OUTBOUND for one channel. Each channel has its own, because one that waits for the
@@ -77,17 +80,26 @@ func Declared(replicas int) Topology {
 		c.Subjects = []string{"pix.out.*." + token(string(channel))}
 		return c
 	}
+	// The answers have a stream of their own, so that many of them push out no request. Who reads them is the core's to declare.
+	events := stream(StreamCoreEvents, "core.payment_request.*", "payment requests of the participant's core, by ISPB")
+	answers := stream(StreamCoreAnswers, "core.payment_accepted.*", "what became of them, by ISPB")
+	answers.Subjects = append(answers.Subjects, "core.payment_refused.*")
+	answers.MaxBytes = 256 << 20
+	events.MaxMessageBytes, answers.MaxMessageBytes = 64<<10, 64<<10
 	return Topology{
 		Streams: []Stream{
 			stream(StreamInbound, "pix.in.>", "messages received from the SPI, by ISPB and type"),
 			stream(StreamOutbound, "pix.out.>", "messages to be sent to the SPI, by ISPB and channel"),
 			stream(StreamSettlement, "pix.settlement.>", "obligations and cycles"),
+			events,
+			answers,
 		},
 		Consumers: []Consumer{
 			consumer(StreamInbound, ConsumerPayments),
 			sender(pix.CPM),
 			sender(pix.CSM),
 			consumer(StreamSettlement, ConsumerSettlement),
+			consumer(StreamCoreEvents, ConsumerCoreEvents),
 		},
 	}
 }

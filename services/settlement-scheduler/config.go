@@ -10,6 +10,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/internal/core"
+	"github.com/cabine-pix/cabine/services/settlement-scheduler/coreevent"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/cycle"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/obligation"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/republish"
@@ -24,9 +25,22 @@ type Config struct {
 	Lease       core.LeaseConfig    `koanf:"lease"`
 	Postgres    core.PostgresConfig `koanf:"postgres"`
 	NATS        core.NATSConfig     `koanf:"nats"`
+	CoreEvents  CoreEventsConfig    `koanf:"core_events"`
 	Obligations ObligationsConfig   `koanf:"obligations"`
 	Cycles      CyclesConfig        `koanf:"cycles"`
 	Ages        AgesConfig          `koanf:"ages"`
+}
+
+// CoreEventsConfig says how payment requests of the core are taken from CORE_EVENTS. coreevent.Config says more of each
+// value.
+type CoreEventsConfig struct {
+	// Enabled lets this service take them. Default true.
+	Enabled      bool          `koanf:"enabled" help:"recebe ordens que o núcleo publica em core.payment_request.<ispb>"`
+	Workers      int           `koanf:"workers" help:"eventos do núcleo registrados ao mesmo tempo por réplica"`
+	Batch        int           `koanf:"batch" help:"eventos do núcleo respondidos juntos"`
+	MaxBody      int           `koanf:"max_body" help:"tamanho máximo de um evento do núcleo, em bytes"`
+	MaxFailures  int           `koanf:"max_failures" help:"falhas nossas até um evento do núcleo ser recusado"`
+	DrainTimeout time.Duration `koanf:"drain_timeout" help:"espera pelos eventos em mãos ao encerrar"`
 }
 
 // ObligationsConfig says how obligations are announced and written. obligation.Config and republish.Config say more of
@@ -71,9 +85,13 @@ type AgesConfig struct {
 func Defaults() Config {
 	o, r := obligation.Config{}.WithDefaults(), republish.Config{}.WithDefaults()
 	c, a := cycle.Config{}.WithDefaults(), schedule.Config{}.WithDefaults()
+	e := coreevent.Config{}.WithDefaults()
 	return Config{
 		Base: core.DefaultBase(), ICOM: core.DefaultICOM(), Redis: core.DefaultRedis(), Lease: core.DefaultLease(),
 		Postgres: core.DefaultPostgres(), NATS: core.DefaultNATS(),
+		CoreEvents: CoreEventsConfig{
+			Enabled: true, Workers: e.Workers, Batch: e.Batch, MaxBody: e.MaxBody, MaxFailures: e.MaxFailures, DrainTimeout: e.DrainTimeout,
+		},
 		Obligations: ObligationsConfig{
 			Workers: o.Workers, Batch: o.Batch, DrainTimeout: o.DrainTimeout,
 			AnnounceEvery: r.Every, AnnounceAgain: r.Again, AnnounceMost: r.Most,
@@ -96,6 +114,7 @@ func (c Config) Validate() error {
 	return errors.Join(
 		c.Base.Validate(), c.ICOM.Validate(), c.Redis.Validate(), c.Lease.Validate(), c.Postgres.Validate(), c.NATS.Validate(),
 		named("cycles", plan), named("cycles", parties), named("cycles", c.cycle().WithDefaults().Validate()),
+		named("core_events", c.coreEvent().WithDefaults().Validate()),
 		named("obligations", c.obligation().WithDefaults().Validate()), named("obligations", c.republish().WithDefaults().Validate()),
 		named("ages", c.schedule().WithDefaults().Validate()),
 	)
@@ -136,6 +155,14 @@ func (c CyclesConfig) parties() (store.Parties, error) {
 		return nil, fmt.Errorf("parties: %w", err)
 	}
 	return parties, nil
+}
+
+func (c Config) coreEvent() coreevent.Config {
+	return coreevent.Config{
+		ISPB: pix.ISPB(c.ICOM.ISPB), Channels: c.ICOM.Channels(), Workers: c.CoreEvents.Workers, Batch: min(c.CoreEvents.Batch, c.NATS.MaxInFlight),
+		MaxBody: c.CoreEvents.MaxBody, MaxFailures: c.CoreEvents.MaxFailures, DrainTimeout: c.CoreEvents.DrainTimeout,
+		TxTimeout: c.Postgres.CallTimeout,
+	}
 }
 
 func (c Config) obligation() obligation.Config {

@@ -11,6 +11,7 @@ import (
 	"github.com/cabine-pix/cabine/libs/leader"
 	"github.com/cabine-pix/cabine/libs/store"
 	"github.com/cabine-pix/cabine/services/internal/core"
+	"github.com/cabine-pix/cabine/services/settlement-scheduler/coreevent"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/cycle"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/obligation"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/republish"
@@ -44,6 +45,11 @@ func newBooks(cfg Config, db *store.DB) (*books, error) {
 
 func newWorker(cfg Config, b *bus.Bus, in *books, log *slog.Logger, reg prometheus.Registerer) (*obligation.Worker, error) {
 	w, err := obligation.New(cfg.obligation(), obligation.Deps{Source: b, Books: in.obligations, Log: log, Metrics: reg})
+	return w, core.Misconfigured(err)
+}
+
+func newCoreEvents(cfg Config, b *bus.Bus, db *store.DB, clk clock.Clock, log *slog.Logger, reg prometheus.Registerer) (*coreevent.Worker, error) {
+	w, err := coreevent.New(cfg.coreEvent(), coreevent.Deps{Bus: b, DB: db, Clock: clk, Log: log, Metrics: reg})
 	return w, core.Misconfigured(err)
 }
 
@@ -84,6 +90,12 @@ func newElector(
 
 func runWorker(cfg Config, r *core.Runner, w *obligation.Worker) {
 	r.Add(core.Part{Name: "obligations", Stage: core.Work, Budget: cfg.Obligations.DrainTimeout + 3*time.Second, Run: w.Run})
+}
+
+func runCoreEvents(cfg Config, r *core.Runner, w *coreevent.Worker) {
+	if cfg.CoreEvents.Enabled {
+		r.Add(core.Part{Name: "core-events", Stage: core.Work, Budget: cfg.CoreEvents.DrainTimeout + 3*time.Second, Run: w.Run})
+	}
 }
 
 // lead makes the elector, and with it its part of the service, exist: after the worker.

@@ -17,9 +17,9 @@ func wire(cfg Config) fx.Option {
 		core.Leadership(),
 		fx.Module("settlement",
 			fx.Supply(cfg),
-			fx.Provide(newBooks, newWorker, newScheduler, newRepublisher, newKeeper, newElector),
+			fx.Provide(newBooks, newWorker, newCoreEvents, newScheduler, newRepublisher, newKeeper, newElector),
 			// In the order of starting; stopping goes the other way: the leadership ends first.
-			fx.Invoke(runWorker, lead),
+			fx.Invoke(runWorker, runCoreEvents, lead),
 		),
 	)
 }
