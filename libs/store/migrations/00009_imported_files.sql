@@ -65,8 +65,9 @@ CREATE TABLE imported_objects (
 COMMENT ON COLUMN imported_objects.version IS 'size, time and hash of the object, as the bucket tells them';
 COMMENT ON COLUMN imported_objects.file_id IS 'what it is: several objects may be one file';
 
+-- The file itself is written last: see package store.
 CREATE TABLE imported_rows_refused (
-    file_id bigint NOT NULL REFERENCES imported_files (id),
+    file_id bigint NOT NULL REFERENCES imported_files (id) DEFERRABLE INITIALLY DEFERRED,
     line    bigint NOT NULL,
     reason  text   NOT NULL,
 
@@ -98,7 +99,7 @@ COMMENT ON COLUMN statement_entries.counterparty IS 'ISPB of the other participa
 CREATE TABLE netting_confirmations (
     cycle_id  bigint            NOT NULL,
     party     icom_ispb         NOT NULL,
-    file_id   bigint            NOT NULL REFERENCES imported_files (id),
+    file_id   bigint            NOT NULL REFERENCES imported_files (id) DEFERRABLE INITIALLY DEFERRED,
     line      bigint            NOT NULL,
     direction payment_direction NOT NULL,
     amount    centavos          NOT NULL,
