@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -49,7 +48,7 @@ func (s *SPI) ServeFiles(ctx context.Context, ln net.Listener, pki *icomtest.PKI
 		ReadHeaderTimeout: hostHeaderTimeout, IdleTimeout: hostIdleTimeout, WriteTimeout: hostWriteTimeout,
 		MaxHeaderBytes: hostHeaderBytes, Protocols: new(http.Protocols),
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    log.New(io.Discard, "", 0),
+		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	server.Protocols.SetHTTP1(true)
 	done := make(chan error, 1)

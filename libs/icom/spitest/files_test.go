@@ -270,7 +270,7 @@ func TestEntriesAreSpoiled(t *testing.T) {
 		f := files.Held[len(files.Held)-1]
 		want, counts := expect(truth, f)
 		require.Equal(t, want, found(truth, entries), "%v", effects)
-		require.Equal(t, counts, []int{f.Lost, f.Doubled, f.Altered, f.Invented})
+		require.Equal(t, []int{f.Lost, f.Doubled, f.Altered, f.Invented}, counts)
 		require.Equal(t, []int{60, said.Entries}, []int{f.Settled, f.Entries})
 		for _, do := range effects {
 			require.True(t, slices.ContainsFunc(f.Touched, func(x spitest.Touched) bool { return x.Do == do }), do)
@@ -361,7 +361,7 @@ func TestDownloadsAreSpoiled(t *testing.T) {
 	resp, body, err := v.get(http.MethodGet, path(payer, statement.Name(hash)), "*/*")
 	require.NoError(t, err)
 	require.EqualValues(t, len(body), resp.ContentLength)
-	require.Equal(t, spi.Books(false).Files.Held[0].Bytes/2, len(body))
+	require.Len(t, body, spi.Books(false).Files.Held[0].Bytes/2)
 	_, err = statement.Open(bytes.NewReader(body), int64(len(body)), statement.Limits{})
 	_, refused := errors.AsType[*statement.FileError](err)
 	require.True(t, refused, "%v", err)
