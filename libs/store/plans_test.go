@@ -49,7 +49,7 @@ func TestStatementsReachTheirRowsByKeyAfterAnyStatistics(t *testing.T) {
 	_, err := conn.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
 	require.NoError(t, err)
 	check := func(when string) {
-		for _, file := range []string{"coreevents", "cycles", "housekeeping", "idempotency", "look", "obligations", "outbound", "outbox", "payments", "resend", "statements"} {
+		for _, file := range []string{"coreevents", "cycles", "housekeeping", "idempotency", "look", "obligations", "outbound", "outbox", "payments", "reconciliations", "resend", "statements"} {
 			text, err := os.ReadFile("queries/" + file + ".sql")
 			require.NoError(t, err)
 			for _, query := range strings.Split(string(text), "-- name: ")[1:] {
