@@ -23,9 +23,10 @@ func (r *Reconciliations) ImportRefused(ctx context.Context, hash, name string, 
 
 // Compare writes the lines in which a file and our books differ, and closes the reconciliation with their counts, in one
 // transaction: the server compares, and nothing of it passes through here. Instants that are closer to each other than
-// tolerance do not differ. ErrNotFound: it does not wait for that. ErrStaleTerm: nothing was written.
-func (r *Reconciliations) Compare(ctx context.Context, by Reign, id int64, file File, tolerance time.Duration) error {
-	return r.db.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+// tolerance do not differ. It returns which reconciliation's balance is judged since; zero: none. ErrNotFound: it does not
+// wait for that. ErrStaleTerm: nothing was written.
+func (r *Reconciliations) Compare(ctx context.Context, by Reign, id int64, file File, tolerance time.Duration) (judged int64, err error) {
+	err = r.db.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := r.terms.isNewest(ctx, tx, by); err != nil {
 			return err
 		}
@@ -58,14 +59,16 @@ func (r *Reconciliations) Compare(ctx context.Context, by Reign, id int64, file 
 		}); err != nil {
 			return translate("close comparison", err)
 		}
+		judged = 0
 		if before != nil {
-			if err := r.judgeBalance(ctx, tx, *before, file, held.PeriodTo); err != nil {
+			if judged, err = r.judgeBalance(ctx, tx, *before, file, held.PeriodTo); err != nil {
 				return err
 			}
 		}
 		// Last, as when a cycle is closed: who leads next is not held up meanwhile.
 		return r.terms.GuardTx(ctx, tx, by.Name, by.Term)
 	})
+	return judged, err
 }
 
 // flaw says what is wrong with a file that was imported; empty: nothing.
@@ -94,23 +97,23 @@ func (r *Reconciliations) before(ctx context.Context, tx *Tx, cause Cause, at ti
 
 // judgeBalance computes what the balance of a reconciliation should have been by the balance before it. A balance is told
 // for the instant of its question, which is after the period: the entries until then are in its file and the next.
-func (r *Reconciliations) judgeBalance(ctx context.Context, tx *Tx, last db.ReconciliationBeforeRow, next File, to time.Time) error {
+func (r *Reconciliations) judgeBalance(ctx context.Context, tx *Tx, last db.ReconciliationBeforeRow, next File, to time.Time) (judged int64, err error) {
 	first, err := r.before(ctx, tx, CauseSchedule, last.PeriodFrom)
 	if err != nil || first == nil {
-		return err
+		return 0, err
 	}
 	covered := first.Balance >= 0 && last.Balance >= 0 && !first.BalanceAt.Before(last.PeriodFrom) && last.BalanceAt.Before(to)
 	if !covered {
-		return nil
+		return 0, nil
 	}
 	sum, err := r.q.EntriesBetween(ctx, tx.tx, db.EntriesBetweenParams{
 		FileIds: []int64{last.FileID, next.ID}, After: first.BalanceAt, Until: last.BalanceAt,
 	})
 	if err != nil {
-		return translate("entries between", err)
+		return 0, translate("entries between", err)
 	}
 	_, err = r.q.ExpectBalance(ctx, tx.tx, db.ExpectBalanceParams{Expected: first.Balance + sum, ID: last.ID})
-	return translate("expect balance", err)
+	return last.ID, translate("expect balance", err)
 }
 
 // Resolve looks which open lines of a reconciliation our books and the SPI's answers have settled, and returns how many.

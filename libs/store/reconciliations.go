@@ -113,14 +113,15 @@ type Side struct {
 // Standing is what decides whether a reconciliation is due.
 type Standing struct {
 	Now time.Time
-	// Head is where the chain ends, LastDay the beginning of the last whole day; zero: there is none.
-	Head, LastDay time.Time
+	// Began is where the chain begins and Head where it ends, LastDay the beginning of the last whole day; zero: there is none.
+	// What failed is no part of it.
+	Began, Head, LastDay time.Time
 	// Version is that of the program that began the last one.
 	Version string
-	// TriedAt and TriedDayAt are when the last one began, of the chain and of days, failed or not.
-	TriedAt, TriedDayAt time.Time
-	// Open counts those that are neither compared nor failed.
-	Open int64
+	// FailedAt and FailedDayAt are when the last one began that failed, of the chain and of days.
+	FailedAt, FailedDayAt time.Time
+	// ChainOpen: one of the chain is neither compared nor failed.
+	ChainOpen bool
 }
 
 // Reconciliations is the aggregate of comparisons. What changes them is a leader's; answers of the SPI are noted by whoever
@@ -144,7 +145,8 @@ func (r *Reconciliations) Standing(ctx context.Context) (Standing, error) {
 	err := r.db.call(ctx, "reconciliations", func(ctx context.Context, conn db.DBTX) error {
 		row, err := r.q.ReconciliationStanding(ctx, conn)
 		s = Standing{
-			Now: row.Now, Head: row.Head, LastDay: row.LastDay, Version: row.Version, TriedAt: row.TriedAt, TriedDayAt: row.TriedDayAt, Open: row.Open,
+			Now: row.Now, Began: row.Began, Head: row.Head, LastDay: row.LastDay, Version: row.Version,
+			FailedAt: row.FailedAt, FailedDayAt: row.FailedDayAt, ChainOpen: row.ChainOpen,
 		}
 		return err
 	})

@@ -108,6 +108,14 @@ func (l *account) importing(t testing.TB, id int64, f store.File) {
 	require.NoError(t, l.recon.Fetched(t.Context(), l.by, r))
 }
 
+// compare does it and returns whose balance is judged since.
+func (l *account) compare(t testing.TB, id int64, f store.File) (judged int64) {
+	t.Helper()
+	judged, err := l.recon.Compare(t.Context(), l.by, id, f, tolerance)
+	require.NoError(t, err)
+	return judged
+}
+
 func (l *account) reconciliation(t testing.TB, id int64) store.Reconciliation {
 	t.Helper()
 	r, err := l.recon.Get(t.Context(), id)
@@ -160,7 +168,7 @@ func TestEveryDifferenceIsALine(t *testing.T) {
 		entry{e2e(14), pix.Out, 100_00, at}, entry{e2e(15), pix.In, 7, at}, entry{e2e(15), pix.In, 7, at},
 	)
 	l.importing(t, id, f)
-	require.NoError(t, l.recon.Compare(t.Context(), l.by, id, f, tolerance))
+	l.compare(t, id, f)
 	require.Equal(t, []string{
 		"3 missing_here", "4 missing_here", "5 missing_here sent", "6 missing_here accepted", "7 missing_here rejected",
 		"8 missing_there settled", "9 differing settled", "10 differing settled", "11 differing settled", "12 doubled settled",
@@ -170,7 +178,8 @@ func TestEveryDifferenceIsALine(t *testing.T) {
 	require.Equal(t, store.ReconciliationCompared, r.State)
 	require.Equal(t, map[store.Finding]int64{store.MissingHere: 6, store.MissingThere: 1, store.Differing: 4, store.Doubled: 3}, r.Found)
 	require.EqualValues(t, []int64{14, 17}, []int64{r.Unresolved, r.Entries})
-	require.ErrorIs(t, l.recon.Compare(t.Context(), l.by, id, f, tolerance), store.ErrNotFound, "once")
+	_, err := l.recon.Compare(t.Context(), l.by, id, f, tolerance)
+	require.ErrorIs(t, err, store.ErrNotFound, "once")
 }
 
 // What settles at a border is in one period and compared once, also if the bank has it on the other side of it.
@@ -190,12 +199,12 @@ func TestBordersAreComparedOnce(t *testing.T) {
 	f := l.file(t, 0, entry{e2e(1), pix.Out, 100_00, noon()}, entry{e2e(4), pix.Out, 100_00, border.Add(-second)},
 		entry{e2e(6), pix.Out, 100_00, border.Add(-tolerance)})
 	l.importing(t, first, f)
-	require.NoError(t, l.recon.Compare(t.Context(), l.by, first, f, tolerance))
+	l.compare(t, first, f)
 	require.Empty(t, l.found(t, first))
 	next := l.start(t, store.CauseSchedule, 1)
 	f = l.file(t, 1, entry{e2e(2), pix.Out, 100_00, border}, entry{e2e(3), pix.Out, 100_00, border.Add(second)})
 	l.importing(t, next, f)
-	require.NoError(t, l.recon.Compare(t.Context(), l.by, next, f, tolerance))
+	l.compare(t, next, f)
 	require.Equal(t, []string{"5 missing_there settled"}, l.found(t, next))
 }
 
@@ -219,7 +228,10 @@ func TestAPeriodIsReconciledOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, s.Head.Equal(noon().Add(time.Hour)))
 	require.True(t, s.LastDay.Equal(noon()))
-	require.Equal(t, []any{"v2", int64(3)}, []any{s.Version, s.Open})
+	require.True(t, s.Began.Equal(noon()))
+	require.Equal(t, []any{"v2", true}, []any{s.Version, s.ChainOpen})
+	require.WithinDuration(t, s.Now, s.FailedAt, time.Minute)
+	require.True(t, s.FailedDayAt.IsZero())
 }
 
 // An older term writes nothing, whatever it was about to do.
@@ -237,14 +249,14 @@ func TestAnOlderTermReconcilesNothing(t *testing.T) {
 			return err
 		}(),
 		l.recon.Ask(t.Context(), old, r, "", questions()), l.recon.Fetched(t.Context(), old, r), l.recon.Fail(t.Context(), old, id, "x"),
-		l.recon.Compare(t.Context(), old, id, f, tolerance),
+		func() error { _, err := l.recon.Compare(t.Context(), old, id, f, tolerance); return err }(),
 		func() error { _, err := l.recon.Resolve(t.Context(), old, id); return err }(),
 		func() error { _, err := l.recon.AskLines(t.Context(), old, id, store.EntryQuestions{AtOnce: 1, Most: 1}); return err }(),
 	} {
 		require.ErrorIs(t, err, store.ErrStaleTerm)
 	}
 	require.Equal(t, r.State, l.reconciliation(t, id).State)
-	require.NoError(t, l.recon.Compare(t.Context(), l.by, id, f, tolerance))
+	l.compare(t, id, f)
 }
 
 // A term that ends while the server compares is refused at the end, and its lines with it.
@@ -258,7 +270,8 @@ func TestATermThatEndsWhileComparingLeavesNoLine(t *testing.T) {
 	require.NoError(t, devtest.PostgresServer(t).Exec(t.Context(), name, `
 		CREATE FUNCTION depose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE leader_terms SET term = term + 1; RETURN NULL; END $$;
 		CREATE TRIGGER depose AFTER INSERT ON reconciliation_lines FOR EACH STATEMENT EXECUTE FUNCTION depose()`))
-	require.ErrorIs(t, l.recon.Compare(t.Context(), l.by, id, f, tolerance), store.ErrStaleTerm)
+	_, err := l.recon.Compare(t.Context(), l.by, id, f, tolerance)
+	require.ErrorIs(t, err, store.ErrStaleTerm)
 	require.Empty(t, l.found(t, id))
 	require.Equal(t, store.ReconciliationImporting, l.reconciliation(t, id).State)
 }
@@ -313,7 +326,7 @@ func TestLinesAreAskedAboutAndResolved(t *testing.T) {
 	id := l.start(t, store.CauseSchedule, 0)
 	f := l.file(t, 0, entry{e2e(1), pix.Out, 100_00, at}, entry{e2e(4), pix.In, 5, at}, entry{e2e(3), pix.Out, 1, at}, entry{e2e(3), pix.Out, 1, at})
 	l.importing(t, id, f)
-	require.NoError(t, l.recon.Compare(t.Context(), l.by, id, f, tolerance))
+	l.compare(t, id, f)
 	how := store.EntryQuestions{
 		MsgType: "camt.060", Channel: pix.CPM, Most: 2, AtOnce: 3, Again: 0, Who: "settlement-scheduler", Reason: "enquiry",
 		Body: func(id string) (json.RawMessage, error) { return json.Marshal(id) },
@@ -395,7 +408,7 @@ func TestBalancesFollowFromEntries(t *testing.T) {
 				return err
 			})
 		}
-		require.NoError(t, l.recon.Compare(t.Context(), l.by, id, f, tolerance))
+		l.compare(t, id, f)
 	}
 	first, second, third := l.reconciliation(t, ids[0]), l.reconciliation(t, ids[1]), l.reconciliation(t, ids[2])
 	require.False(t, first.Judged, "nothing was before it")

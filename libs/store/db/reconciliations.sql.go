@@ -745,6 +745,9 @@ func (q *Queries) ReconciliationLines(ctx context.Context, db DBTX, arg Reconcil
 
 const reconciliationStanding = `-- name: ReconciliationStanding :one
 SELECT now()::timestamptz AS now,
+       coalesce((SELECT r.period_from FROM reconciliations AS r
+           WHERE r.cause IN ('schedule', 'deploy') AND r.state <> 'failed' AND r.period_to > '-infinity'
+           ORDER BY r.period_to LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS began,
        coalesce((SELECT r.period_to FROM reconciliations AS r
            WHERE r.cause IN ('schedule', 'deploy') AND r.state <> 'failed' AND r.period_to > '-infinity'
            ORDER BY r.period_to DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS head,
@@ -752,21 +755,24 @@ SELECT now()::timestamptz AS now,
            WHERE r.cause = 'day' AND r.state <> 'failed' AND r.period_from > '-infinity'
            ORDER BY r.period_from DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS last_day,
        coalesce((SELECT r.version FROM reconciliations AS r WHERE r.id > 0 AND r.version <> '' ORDER BY r.id DESC LIMIT 1), '')::text AS version,
-       coalesce((SELECT r.created_at FROM reconciliations AS r WHERE r.id > 0 AND r.cause IN ('schedule', 'deploy')
-           ORDER BY r.id DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS tried_at,
-       coalesce((SELECT r.created_at FROM reconciliations AS r WHERE r.id > 0 AND r.cause = 'day'
-           ORDER BY r.id DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS tried_day_at,
-       (SELECT count(*) FROM reconciliations AS r WHERE r.id > 0 AND r.state NOT IN ('compared', 'failed')) AS open
+       coalesce((SELECT r.created_at FROM reconciliations AS r WHERE r.id > 0 AND r.cause IN ('schedule', 'deploy') AND r.state = 'failed'
+           ORDER BY r.id DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS failed_at,
+       coalesce((SELECT r.created_at FROM reconciliations AS r WHERE r.id > 0 AND r.cause = 'day' AND r.state = 'failed'
+           ORDER BY r.id DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS failed_day_at,
+       EXISTS (SELECT FROM (
+           SELECT x.cause FROM reconciliations AS x WHERE x.id > 0 AND x.state NOT IN ('compared', 'failed') OFFSET 0
+       ) AS r WHERE r.cause IN ('schedule', 'deploy'))::boolean AS chain_open
 `
 
 type ReconciliationStandingRow struct {
-	Now        time.Time
-	Head       time.Time
-	LastDay    time.Time
-	Version    string
-	TriedAt    time.Time
-	TriedDayAt time.Time
-	Open       int64
+	Now         time.Time
+	Began       time.Time
+	Head        time.Time
+	LastDay     time.Time
+	Version     string
+	FailedAt    time.Time
+	FailedDayAt time.Time
+	ChainOpen   bool
 }
 
 // Index: reconciliations_ends, reconciliations_day, reconciliations_pkey, reconciliations_open.
@@ -775,12 +781,13 @@ func (q *Queries) ReconciliationStanding(ctx context.Context, db DBTX) (Reconcil
 	var i ReconciliationStandingRow
 	err := row.Scan(
 		&i.Now,
+		&i.Began,
 		&i.Head,
 		&i.LastDay,
 		&i.Version,
-		&i.TriedAt,
-		&i.TriedDayAt,
-		&i.Open,
+		&i.FailedAt,
+		&i.FailedDayAt,
+		&i.ChainOpen,
 	)
 	return i, err
 }

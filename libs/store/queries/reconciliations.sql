@@ -1,6 +1,9 @@
 -- name: ReconciliationStanding :one
 -- Index: reconciliations_ends, reconciliations_day, reconciliations_pkey, reconciliations_open.
 SELECT now()::timestamptz AS now,
+       coalesce((SELECT r.period_from FROM reconciliations AS r
+           WHERE r.cause IN ('schedule', 'deploy') AND r.state <> 'failed' AND r.period_to > '-infinity'
+           ORDER BY r.period_to LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS began,
        coalesce((SELECT r.period_to FROM reconciliations AS r
            WHERE r.cause IN ('schedule', 'deploy') AND r.state <> 'failed' AND r.period_to > '-infinity'
            ORDER BY r.period_to DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS head,
@@ -8,11 +11,13 @@ SELECT now()::timestamptz AS now,
            WHERE r.cause = 'day' AND r.state <> 'failed' AND r.period_from > '-infinity'
            ORDER BY r.period_from DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS last_day,
        coalesce((SELECT r.version FROM reconciliations AS r WHERE r.id > 0 AND r.version <> '' ORDER BY r.id DESC LIMIT 1), '')::text AS version,
-       coalesce((SELECT r.created_at FROM reconciliations AS r WHERE r.id > 0 AND r.cause IN ('schedule', 'deploy')
-           ORDER BY r.id DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS tried_at,
-       coalesce((SELECT r.created_at FROM reconciliations AS r WHERE r.id > 0 AND r.cause = 'day'
-           ORDER BY r.id DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS tried_day_at,
-       (SELECT count(*) FROM reconciliations AS r WHERE r.id > 0 AND r.state NOT IN ('compared', 'failed')) AS open;
+       coalesce((SELECT r.created_at FROM reconciliations AS r WHERE r.id > 0 AND r.cause IN ('schedule', 'deploy') AND r.state = 'failed'
+           ORDER BY r.id DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS failed_at,
+       coalesce((SELECT r.created_at FROM reconciliations AS r WHERE r.id > 0 AND r.cause = 'day' AND r.state = 'failed'
+           ORDER BY r.id DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS failed_day_at,
+       EXISTS (SELECT FROM (
+           SELECT x.cause FROM reconciliations AS x WHERE x.id > 0 AND x.state NOT IN ('compared', 'failed') OFFSET 0
+       ) AS r WHERE r.cause IN ('schedule', 'deploy'))::boolean AS chain_open;
 
 -- name: StartReconciliation :one
 -- A period of the chain overlaps no other, and a day is compared once: then there is no row.
