@@ -71,6 +71,7 @@ func homes() []home {
 		{"github.com/russellhaering/goxmldsig", []string{"libs/signature"}, "XML is canonicalised in libs/signature"},
 		{"github.com/ThalesGroup/crypto11", []string{"libs/signature/pkcs11"}, "tokens are reached in libs/signature/pkcs11"},
 		{"github.com/beevik/etree", []string{"libs/signature"}, "XML is canonicalised in libs/signature"},
+		{"gocloud.dev", []string{"libs/bucket"}, "buckets are spoken to in libs/bucket"},
 		{"github.com/knadh/koanf", []string{"services/internal/core"}, "configuration is read in services/internal/core"},
 		{"github.com/KimMachineGun/automemlimit", []string{"services/internal/core"}, "the memory of a service is set where it starts"},
 		{"github.com/failsafe-go/failsafe-go", []string{"libs/resilience"}, "retries and breakers are policies of libs/resilience"},
