@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cabine-pix/cabine/libs/bus"
+	"github.com/cabine-pix/cabine/libs/clock"
 	"github.com/cabine-pix/cabine/libs/devstack"
 	"github.com/cabine-pix/cabine/libs/devstack/devtest"
 	"github.com/cabine-pix/cabine/libs/pix"
@@ -33,7 +35,10 @@ const (
 	// long bounds every wait of these tests: far above what is expected, because machines are slow.
 	long = 90 * time.Second
 	// ttl is the lease of these tests.
-	ttl = 4 * time.Second
+	ttl = 3300 * time.Millisecond
+	// takeover is within what the next one leads after the leader was killed, handover after it gave up in order.
+	takeover = ttl + time.Second
+	handover = 500 * time.Millisecond
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -41,6 +46,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // world is real servers and books in which payments settle.
 type world struct {
 	t           *testing.T
+	postgres    *devstack.Postgres
 	dsn         string
 	database    string
 	nats        *devstack.NATS
@@ -53,13 +59,35 @@ type world struct {
 	creations   *devstack.Requests
 	first       []store.Cycle // two cycles that are over, opened by the test
 
-	mu      sync.Mutex
-	settled []string
+	mu   sync.Mutex
+	made int // payments
 }
 
+// newWorld is a world in which two cycles of yesterday are still open.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dsn: devtest.Postgres(t), nats: devtest.OwnNATS(t), redis: devtest.OwnRedis(t, devstack.RedisOptions{})}
+	w := newWorldOn(t, devtest.PostgresServer(t), devtest.Postgres(t))
+	day := w.now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
+	var err error
+	w.first, err = w.cycles.Open(t.Context(), w.mint(), []store.Window{
+		{Date: day, Type: "a", OpensAt: day, ClosesAt: day.Add(time.Hour)}, {Date: day, Type: "b", ClosesAt: day.Add(2 * time.Hour)},
+	})
+	require.NoError(t, err)
+	return w
+}
+
+// mint gives the test the newest term, which is the next leader's predecessor.
+func (w *world) mint() store.Reign {
+	w.t.Helper()
+	term, err := store.NewTerms(w.db).Mint(w.t.Context(), leadership, "test")
+	require.NoError(w.t, err)
+	return store.Reign{Name: leadership, Term: term}
+}
+
+// newWorldOn is a world without cycles.
+func newWorldOn(t *testing.T, postgres *devstack.Postgres, dsn string) *world {
+	t.Helper()
+	w := &world{t: t, postgres: postgres, dsn: dsn, nats: devtest.OwnNATS(t), redis: devtest.OwnRedis(t, devstack.RedisOptions{})}
 	require.NoError(t, store.Migrate(t.Context(), w.dsn))
 	w.database, _, _ = strings.Cut(w.dsn[strings.LastIndex(w.dsn, "/")+1:], "?")
 	var err error
@@ -80,14 +108,6 @@ func newWorld(t *testing.T) *world {
 	w.creations, err = w.nats.ConsumerCreations()
 	require.NoError(t, err)
 	t.Cleanup(w.creations.Close)
-
-	term, err := store.NewTerms(w.db).Mint(t.Context(), leadership, "test")
-	require.NoError(t, err)
-	day := w.now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
-	w.first, err = w.cycles.Open(t.Context(), store.Reign{Name: leadership, Term: term}, []store.Window{
-		{Date: day, Type: "a", OpensAt: day, ClosesAt: day.Add(time.Hour)}, {Date: day, Type: "b", ClosesAt: day.Add(2 * time.Hour)},
-	})
-	require.NoError(t, err)
 	return w
 }
 
@@ -125,8 +145,9 @@ func (w *world) add(ctx context.Context, n int, at time.Time) (ids []string, err
 	defer w.mu.Unlock()
 	err = w.db.InTx(ctx, func(ctx context.Context, tx *store.Tx) error {
 		var moves []store.Move
-		for i := range n {
-			id := fmt.Sprintf("E12345678202612010000%011d", len(w.settled)+i)
+		for range n {
+			w.made++
+			id := fmt.Sprintf("E12345678202612010000%011d", w.made)
 			if _, err := w.payments.Insert(ctx, tx, store.Payment{
 				ID: id, Kind: pix.Payment, Direction: pix.In, State: pix.Accepted, Amount: 100, Channel: pix.CPM, Counterparty: "87654321",
 				Document: json.RawMessage("{}"), AcceptedAt: at,
@@ -139,24 +160,24 @@ func (w *world) add(ctx context.Context, n int, at time.Time) (ids []string, err
 		_, err := w.payments.Move(ctx, tx, moves)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	w.settled = append(w.settled, ids...)
-	return ids, nil
+	return ids, err
 }
 
-// handover bounds a leadership that is given back and taken: half a second, and what the steps of it wait for a processor
-// on a machine that has none free, taken from the slowest of some round trips to the database.
-func (w *world) handover() time.Duration {
-	w.t.Helper()
-	var slowest time.Duration
-	for range 10 {
-		began := time.Now()
-		w.now()
-		slowest = max(slowest, time.Since(began))
-	}
-	return 500*time.Millisecond + 10*slowest
+// settling adds payments that settle now, until the test or stop ends it, whatever becomes of the database meanwhile.
+func (w *world) settling() (stop func()) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var settler sync.WaitGroup
+	settler.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := w.add(ctx, 5, time.Now()); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) {
+				w.t.Error(err)
+			}
+			_ = clock.Sleep(ctx, clock.System(), 50*time.Millisecond)
+		}
+	})
+	stop = func() { cancel(); settler.Wait() }
+	w.t.Cleanup(stop)
+	return stop
 }
 
 // written waits until nothing is due.
@@ -177,6 +198,103 @@ func (w *world) closed(id int64) store.Cycle {
 		return err == nil && c.State == store.CycleClosed
 	})
 	return c
+}
+
+func (w *world) cycle(id int64) store.Cycle {
+	w.t.Helper()
+	c, err := w.cycles.Get(w.t.Context(), id)
+	require.NoError(w.t, err)
+	return c
+}
+
+func (w *world) lines(id int64, want ...store.Line) {
+	w.t.Helper()
+	lines, err := w.cycles.Lines(w.t.Context(), id)
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, lines)
+}
+
+// netted counts the obligations of all closed cycles by their lines.
+func (w *world) netted() (n int64) {
+	w.t.Helper()
+	w.eventually("cycles to be read", func() bool { // also from a database that was killed under us
+		var err error
+		n, err = w.count()
+		return err == nil
+	})
+	return n
+}
+
+func (w *world) count() (n int64, err error) {
+	_, now, _, err := w.cycles.Unclosed(w.t.Context())
+	if err != nil {
+		return 0, err
+	}
+	cycles, err := w.cycles.Between(w.t.Context(), now.AddDate(0, 0, -10), now.AddDate(0, 0, 10))
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range cycles {
+		if c.State != store.CycleClosed {
+			continue
+		}
+		lines, err := w.cycles.Lines(w.t.Context(), c.ID)
+		if err != nil {
+			return 0, err
+		}
+		counted := n
+		for _, l := range lines {
+			n += l.CreditCount + l.DebitCount
+		}
+		if n-counted != c.Obligations {
+			w.t.Errorf("cycle %d netted %d obligations and its lines %d", c.ID, c.Obligations, n-counted)
+		}
+	}
+	return n, nil
+}
+
+// closes waits until more obligations are netted than are now, by more than so many.
+func (w *world) closes(more int64) {
+	w.t.Helper()
+	before := w.netted()
+	w.eventually("cycles to be closed", func() bool {
+		n, err := w.count()
+		return err == nil && n > before+more
+	})
+}
+
+// lock keeps everybody else from writing tables until unlock is called, or until the server or the test ends.
+func (w *world) lock(tables ...string) (unlock func()) {
+	w.t.Helper()
+	ctx := context.WithoutCancel(w.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		// An error is how it ends.
+		_ = w.postgres.Exec(ctx, w.database, "BEGIN; LOCK TABLE "+strings.Join(tables, ", ")+" IN EXCLUSIVE MODE; SELECT pg_sleep(120); COMMIT")
+	}()
+	w.ask("the tables to be locked", "granted AND mode = 'ExclusiveLock'", tables)
+	unlock = func() {
+		_ = w.postgres.Exec(ctx, w.database, // a server that was killed has no locks
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(120)%' AND datname = current_database() AND pid <> pg_backend_pid()")
+		<-ended
+	}
+	w.t.Cleanup(unlock)
+	return unlock
+}
+
+// waits waits until somebody waits for each of the tables that are locked.
+func (w *world) waits(tables ...string) {
+	w.t.Helper()
+	w.ask("somebody to wait for "+strings.Join(tables, " and "), "NOT granted", tables)
+}
+
+// ask waits until there is a lock of some kind on each of the tables.
+func (w *world) ask(what, kind string, tables []string) {
+	w.t.Helper()
+	sql := fmt.Sprintf(`DO $$ BEGIN IF (SELECT count(DISTINCT relation) FROM pg_locks WHERE %s AND relation IN ('%s'::regclass)) < %d
+		THEN RAISE EXCEPTION 'not yet'; END IF; END $$`, kind, strings.Join(tables, "'::regclass, '"), len(tables))
+	w.eventually(what, func() bool { return w.postgres.Exec(w.t.Context(), w.database, sql) == nil })
 }
 
 // sound requires that every payment has its obligation in one cycle, and every closed cycle the lines that these give.
@@ -203,8 +321,8 @@ func (w *world) environ(name, redis string, settings map[string]string) []string
 	all := map[string]string{
 		"CABINE_REPLICA": name, "CABINE_ICOM_ISPB": string(us), "CABINE_POSTGRES_URL": w.dsn, "CABINE_NATS_URL": w.nats.URL(),
 		"REDIS_HOST": host, "REDIS_PORT": port, "CABINE_ADMIN_LISTEN": "127.0.0.1:0", "CABINE_REDIS_TIMEOUT": "600ms",
-		"CABINE_LEASE_TTL": ttl.String(), "CABINE_LEASE_LONGEST_TTL": ttl.String(), "CABINE_LEASE_BANK_HOLD": "1500ms",
-		"CABINE_LEASE_HEARTBEAT": "300ms", "CABINE_LEASE_RENEW_TIMEOUT": "600ms", "CABINE_LEASE_RECEIVE_TIMEOUT": "1s",
+		"CABINE_LEASE_TTL": ttl.String(), "CABINE_LEASE_LONGEST_TTL": ttl.String(), "CABINE_LEASE_BANK_HOLD": "800ms",
+		"CABINE_LEASE_HEARTBEAT": "300ms", "CABINE_LEASE_RENEW_TIMEOUT": "600ms", "CABINE_LEASE_RECEIVE_TIMEOUT": "600ms",
 		"CABINE_LEASE_USER_TIMEOUT": "200ms", "CABINE_LEASE_NO_REPLICAS": "true",
 		"CABINE_OBLIGATIONS_ANNOUNCE_EVERY": "100ms", "CABINE_OBLIGATIONS_ANNOUNCE_AGAIN": "3s",
 		"CABINE_CYCLES_EVERY": "100ms", "CABINE_CYCLES_GRACE": "1ms", "CABINE_CYCLES_PATIENCE": "30s",
