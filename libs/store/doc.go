@@ -90,6 +90,12 @@
 //   - Who may change a cycle. Each change is a leader's, under a term (Reign): an older one is
 //     refused at the latest when it would commit.
 //
+// # Events of the core
+//
+// A payment request that the core publishes has one row (core_events) with one verdict, written by the transaction that
+// books its order, or by the one that makes it a dead letter. Decide writes it if there is none; the second of two
+// transactions with one event waits for the first and finds it. An ID belongs to the bytes that it came with first.
+//
 // # The order of locks
 //
 // Messages, then operations, then payments, and each of these in the order of their keys.

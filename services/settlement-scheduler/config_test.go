@@ -58,6 +58,8 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 		"CABINE_CYCLES_PARTIES=1=11111111,0001=22222222": "are the same",
 		"CABINE_CYCLES_DRILL=1500ms":                     "drill: period is 1.5s",
 		"CABINE_CYCLES_PATIENCE=1s":                      "patience is 1s",
+		"CABINE_CORE_EVENTS_WORKERS=99":                 "Workers is 99",
+		"CABINE_CORE_EVENTS_MAX_BODY=70000":             "MaxBody is 70000",
 		"CABINE_OBLIGATIONS_BATCH=9999":                  "Batch is 9999",
 		"CABINE_OBLIGATIONS_ANNOUNCE_MOST=1s":            "most is 1s",
 		"CABINE_AGES_ORDERS=1s":                          "Orders is 1s",
