@@ -57,10 +57,17 @@ func translate(op string, err error) error {
 	return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
 }
 
-// untenable translates an error of a declaration: what the server says about it (4xx) is final, and of
-// none of the kinds above.
+// The server's JSStreamInvalidConfigF and JSConsumerCreateErrF, which it counts among its own faults (500): a field that it
+// does not change, for one. A server that is not ready or full says so with others.
+const (
+	invalidStream   jetstream.ErrorCode = 10052
+	invalidConsumer jetstream.ErrorCode = 10012
+)
+
+// untenable translates an error of a declaration: what the server says about it is final, and of none of the kinds above.
 func untenable(op string, err error) error {
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code >= 400 && api.Code < 500 {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if ok && (api.Code >= 400 && api.Code < 500 || api.ErrorCode == invalidStream || api.ErrorCode == invalidConsumer) {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	return translate(op, err)

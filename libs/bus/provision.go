@@ -116,8 +116,18 @@ func (b *Bus) provisionStream(ctx context.Context, s Stream, m mode) (Change, er
 		return c, err
 	}
 	have := stream.CachedInfo().Config
+	c.Drift = s.drift(have)
+	if len(c.Drift) > 0 && m == update {
+		_, err = b.js.UpdateStream(ctx, s.apply(have))
+		c.Updated = err == nil
+	}
+	return c, err
+}
+
+// drift names the fields that apply would change.
+func (s Stream) drift(have jetstream.StreamConfig) []string {
 	want := s.apply(have)
-	c.Drift = drift(
+	return drift(
 		field("description", have.Description, want.Description),
 		field("retention", have.Retention, want.Retention),
 		field("storage", have.Storage, want.Storage),
@@ -129,11 +139,6 @@ func (b *Bus) provisionStream(ctx context.Context, s Stream, m mode) (Change, er
 		field("duplicate_window", have.Duplicates, want.Duplicates),
 		list("subjects", have.Subjects, want.Subjects),
 	)
-	if len(c.Drift) > 0 && m == update {
-		_, err = b.js.UpdateStream(ctx, want)
-		c.Updated = err == nil
-	}
-	return c, err
 }
 
 func (s Stream) apply(c jetstream.StreamConfig) jetstream.StreamConfig {
@@ -165,8 +170,20 @@ func (b *Bus) provisionConsumer(ctx context.Context, k Consumer, m mode) (Change
 		return c, err
 	}
 	have := consumer.CachedInfo().Config
+	c.Drift = k.drift(have)
+	if len(c.Drift) > 0 && m == update {
+		_, err = b.js.UpdateConsumer(ctx, k.Stream, k.apply(have))
+		c.Updated = err == nil
+	}
+	return c, err
+}
+
+func (k Consumer) change() Change { return Change{Object: "consumer " + k.Stream + "/" + k.Name} }
+
+// drift names the fields that apply would change.
+func (k Consumer) drift(have jetstream.ConsumerConfig) []string {
 	want := k.apply(have)
-	c.Drift = drift(
+	return drift(
 		field("ack_policy", have.AckPolicy, want.AckPolicy),
 		field("deliver_policy", have.DeliverPolicy, want.DeliverPolicy),
 		field("ack_wait", have.AckWait, want.AckWait),
@@ -174,14 +191,7 @@ func (b *Bus) provisionConsumer(ctx context.Context, k Consumer, m mode) (Change
 		field("max_ack_pending", have.MaxAckPending, want.MaxAckPending),
 		list("filter_subjects", filters(have), filters(want)),
 	)
-	if len(c.Drift) > 0 && m == update {
-		_, err = b.js.UpdateConsumer(ctx, k.Stream, want)
-		c.Updated = err == nil
-	}
-	return c, err
 }
-
-func (k Consumer) change() Change { return Change{Object: "consumer " + k.Stream + "/" + k.Name} }
 
 func (k Consumer) apply(c jetstream.ConsumerConfig) jetstream.ConsumerConfig {
 	c.Durable, c.Name = k.Name, k.Name
@@ -198,7 +208,7 @@ func (k Consumer) apply(c jetstream.ConsumerConfig) jetstream.ConsumerConfig {
 
 func filters(c jetstream.ConsumerConfig) []string {
 	if c.FilterSubject != "" {
-		return []string{c.FilterSubject}
+		return append([]string{c.FilterSubject}, c.FilterSubjects...)
 	}
 	return c.FilterSubjects
 }

@@ -11,10 +11,15 @@ import (
 // Requests hears what clients ask of JetStream's API.
 type Requests struct {
 	conn *nats.Conn
+	// came is filled by the connection itself, before it answers a flush: what was asked before is then in it.
+	came chan *nats.Msg
 
 	mu       sync.Mutex
 	subjects []string
 }
+
+// mostUnread is how many requests may wait for Subjects.
+const mostUnread = 1 << 16
 
 // ConsumerCreations hears every request to create or change a consumer, from when it returns until Close.
 func (n *NATS) ConsumerCreations() (*Requests, error) {
@@ -22,9 +27,9 @@ func (n *NATS) ConsumerCreations() (*Requests, error) {
 	if err != nil {
 		return nil, fmt.Errorf("devstack: hear JetStream's API: %w", err)
 	}
-	r := &Requests{conn: conn}
+	r := &Requests{conn: conn, came: make(chan *nats.Msg, mostUnread)}
 	for _, subject := range []string{"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DURABLE.CREATE.>"} {
-		if _, err := conn.Subscribe(subject, r.hear); err != nil {
+		if _, err := conn.ChanSubscribe(subject, r.came); err != nil {
 			conn.Close()
 			return nil, fmt.Errorf("devstack: hear JetStream's API: %w", err)
 		}
@@ -36,18 +41,20 @@ func (n *NATS) ConsumerCreations() (*Requests, error) {
 	return r, nil
 }
 
-func (r *Requests) hear(m *nats.Msg) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.subjects = append(r.subjects, m.Subject)
-}
-
 // Subjects returns those of the requests that came so far, first to last.
 func (r *Requests) Subjects() []string {
 	_ = r.conn.Flush() // what was asked before is heard, unless the server is gone
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.subjects)
+	for {
+		select {
+		case m := <-r.came:
+			r.subjects = append(r.subjects, m.Subject)
+			continue
+		default:
+		}
+		return slices.Clone(r.subjects)
+	}
 }
 
 // Close ends the hearing.

@@ -90,11 +90,13 @@ func TestDriftIsChangedOnlyWhenTold(t *testing.T) {
 	code, out, _ := s.run(t, "", "up")
 	require.Equal(t, exitClean, code)
 	require.Contains(t, out, "divergente  stream PIX_INBOUND\n            max_age: 1h0m0s, declared 24h0m0s\n")
+	require.Contains(t, out, "divergente  consumer PIX_INBOUND/payments\n            ack_wait: 1m0s, declared 30s\n")
 	code, _, _ = s.run(t, "", "status")
 	require.Equal(t, exitFailure, code)
 	code, out, _ = s.run(t, "", "up", "--update-streams")
 	require.Equal(t, exitClean, code)
 	require.Contains(t, out, "alterado    stream PIX_INBOUND")
+	require.Contains(t, out, "alterado    consumer PIX_INBOUND/payments")
 	code, _, _ = s.run(t, "", "status")
 	require.Equal(t, exitClean, code)
 }
