@@ -64,6 +64,9 @@ func (s *Reader) Header() Header { return s.header }
 // Read is how many bytes of text were read.
 func (s *Reader) Read() int64 { return s.size }
 
+// Records is how many records were read, those that could not be included.
+func (s *Reader) Records() int64 { return s.records }
+
 // Summary is what the file comes to. It means something after io.EOF, and nothing before.
 func (s *Reader) Summary() Summary {
 	return Summary{
