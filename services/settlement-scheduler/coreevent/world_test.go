@@ -85,8 +85,16 @@ func newWorld(t *testing.T) *world {
 			return nil
 		})
 	}()
-	t.Cleanup(func() { cancel(); <-ended }) // a bus that was emptied has no consumer any more
+	t.Cleanup(func() { cancel(); w.over(<-ended) })
 	return w
+}
+
+// over requires that a loop ended because it was told to, or because a bus that was emptied has its consumer no more.
+func (w *world) over(err error) {
+	w.t.Helper()
+	if err != nil {
+		require.ErrorIs(w.t, err, bus.ErrNotProvisioned)
+	}
 }
 
 func (w *world) open(dsn string) *store.DB {
@@ -161,7 +169,7 @@ func (w *world) work(r replica) (reg *prometheus.Registry, stop func()) {
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
 	var once sync.Once
-	stop = func() { once.Do(func() { cancel(); <-ended }) }
+	stop = func() { once.Do(func() { cancel(); w.over(<-ended) }) }
 	w.t.Cleanup(stop)
 	return reg, stop
 }
