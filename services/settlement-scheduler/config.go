@@ -29,6 +29,7 @@ type Config struct {
 	Obligations ObligationsConfig   `koanf:"obligations"`
 	Cycles      CyclesConfig        `koanf:"cycles"`
 	Ages        AgesConfig          `koanf:"ages"`
+	Files       FilesConfig         `koanf:"files"`
 }
 
 // CoreEventsConfig says how payment requests of the core are taken from CORE_EVENTS. coreevent.Config says more of each
@@ -98,6 +99,7 @@ func Defaults() Config {
 		},
 		Cycles: CyclesConfig{Ends: []string{"dia=24:00"}, Every: c.Every, Grace: c.Grace, Patience: c.Patience, Recheck: c.Recheck},
 		Ages:   AgesConfig{Every: a.Every, Keys: a.Keys, DeadLetters: a.DeadLetters, Orders: a.Orders},
+		Files:  defaultFiles(),
 	}
 }
 
@@ -117,6 +119,7 @@ func (c Config) Validate() error {
 		named("core_events", c.coreEvent().WithDefaults().Validate()),
 		named("obligations", c.obligation().WithDefaults().Validate()), named("obligations", c.republish().WithDefaults().Validate()),
 		named("ages", c.schedule().WithDefaults().Validate()),
+		named("files", c.Files.Validate()), named("files", c.fileImport().WithDefaults().Validate()),
 	)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cabine-pix/cabine/services/internal/core"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/coreevent"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/cycle"
+	"github.com/cabine-pix/cabine/services/settlement-scheduler/fileimport"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/obligation"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/republish"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/schedule"
@@ -78,13 +79,14 @@ func newKeeper(cfg Config, in *books, clk clock.Clock, log *slog.Logger, reg pro
 
 // newElector has the singletons under one leadership: they run on the same replica, under one term.
 func newElector(
-	cfg Config, e *core.Electors, s *cycle.Scheduler, r *republish.Republisher, k *schedule.Keeper,
+	cfg Config, e *core.Electors, s *cycle.Scheduler, r *republish.Republisher, k *schedule.Keeper, i *fileimport.Importer,
 ) (*leader.Elector, error) {
 	return e.Singletons(
 		cfg.leadership(),
 		leader.Child{Name: "cycles", Run: s.Run},
 		leader.Child{Name: "republisher", Run: r.Run},
 		leader.Child{Name: "schedule", Run: k.Run},
+		leader.Child{Name: "files", Run: i.Run},
 	)
 }
 
