@@ -26,6 +26,7 @@ import (
 func newBooks(db *store.DB) inbound.Books {
 	return inbound.Books{
 		DB: db, Inbox: store.NewInbox(db), Payments: store.NewPayments(db), Outbox: store.NewOutbox(db), Outbound: store.NewOutbound(db),
+		Reconciliations: store.NewReconciliations(db),
 	}
 }
 

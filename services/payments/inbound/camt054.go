@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/iso20022"
@@ -39,9 +40,21 @@ func (p *Processor) entries(ctx context.Context, a *arrival, doc *iso20022.Camt0
 		e.known = err == nil
 		all = append(all, e)
 	}
+	// In the order of their keys, as everything locks them.
+	slices.SortStableFunc(all, func(x, y entry) int { return cmp.Compare(x.id, y.id) })
 	return func(ctx context.Context, tx *store.Tx, out *outcome) error {
 		var moves []store.Move
 		for _, e := range all {
+			asked, err := p.answered(ctx, tx, e)
+			if err != nil {
+				return err
+			}
+			if asked && !e.known && e.Status == iso20022.Booked && e.Side == iso20022.Credit {
+				if err := p.found(ctx, tx, a, e, out); err != nil {
+					return err
+				}
+				continue
+			}
 			m, err := p.entry(ctx, tx, a, e, out)
 			if err != nil {
 				return err
@@ -73,15 +86,22 @@ func (p *Processor) entry(ctx context.Context, tx *store.Tx, a *arrival, e entry
 			})
 			return nil, nil
 		}
-		m := store.Move{ID: e.id, To: pix.Settled, Who: bySPI, Reason: "BOOK", SettledAt: a.head.Created}
-		if e.StatusAt != nil {
-			m.SettledAt = *e.StatusAt
-		}
-		return []store.Move{m}, nil
+		return []store.Move{{ID: e.id, To: pix.Settled, Who: bySPI, Reason: booked, SettledAt: e.settledAt(a)}}, nil
 	case iso20022.NotSettled:
 		return p.info(ctx, tx, a, e)
 	}
 	return nil, nil
+}
+
+// booked is what the SPI says of an entry that is settled.
+const booked = "BOOK"
+
+// settledAt is when the SPI settled a booked entry.
+func (e entry) settledAt(a *arrival) time.Time {
+	if e.StatusAt != nil {
+		return *e.StatusAt
+	}
+	return a.head.Created
 }
 
 func sideOf(p store.Payment) iso20022.Side {

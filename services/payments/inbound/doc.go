@@ -31,7 +31,7 @@
 //	admi.002   a message of ours refused: orders in it rejected if it was sent once and alone; a
 //	           group is taken apart and goes out singly
 //	camt.054   the answer to an enquiry: BOOK settles, INFO rejects what is past its time, else it is noted
-//	camt.053   kept in the inbox for the reconciliation
+//	camt.053   balances, and camt.052, the name of a file of entries: noted with the reconciliation that asked
 //	pibr.002   the echo came back
 //	others     dead letters
 //
@@ -71,6 +71,17 @@
 //
 // A return that comes before the SPI told us that the original settled waits, by coming
 // again, until it is known or the time is over.
+//
+// # Reconciliations
+//
+// The settlement-scheduler asks the SPI for files, balances and single entries, through the outbox. What answers is known by
+// the MsgId of the question, and is noted with its reconciliation in the transaction that closes the message. A file or a
+// balance that nobody asked for is counted and no dead letter.
+//
+// BOOK of a credit that we do not know, for which a reconciliation asked, books it: settled, incoming, with an event that says
+// why, and its obligation due, once, also if its pacs.008 comes at the same time or later (which is then known, and not
+// answered). The core was not asked about it, so a metric and an alarm say that somebody must see to the client. A return
+// is booked against its original, or not at all. A debit that we do not know is never booked: it is a dead letter.
 //
 // # When something fails
 //

@@ -17,6 +17,8 @@ type metrics struct {
 	contradictions prometheus.Counter
 	refusals       *prometheus.CounterVec
 	unverified     *prometheus.CounterVec
+	unasked        *prometheus.CounterVec
+	found          prometheus.Counter
 }
 
 // How a message ended.
@@ -34,7 +36,7 @@ const (
 )
 
 func msgTypes() []string {
-	return []string{"pacs.008", "pacs.002", "pacs.004", "admi.002", "camt.054", "camt.053", "pibr.002"}
+	return []string{"pacs.008", "pacs.002", "pacs.004", "admi.002", "camt.054", "camt.053", "camt.052", "pibr.002"}
 }
 
 // typeLabel keeps what was received from becoming a label.
@@ -62,12 +64,20 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}),
 		unverified: counter("cabine_payments_unverified_total",
 			"Times that a signature could not be judged by our certificates or our clock; the message comes again. Any is an alarm.", "reason"),
+		unasked: counter("cabine_payments_unasked_total", "Files and balances that the SPI told of without a question of ours. Noted, and no fault.", "msg_type"),
+		found: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cabine_payments_found_total",
+			Help: "Credits that the SPI had booked and we did not know, booked because a reconciliation asked. The core was not asked about them: any is an alarm.",
+		}),
 		refusals: counter("cabine_payments_refusals_total", "Incoming payments and returns refused by our own rules.", "why"),
 	}
 	for _, t := range append(msgTypes(), "other") {
 		for _, outcome := range []string{done, repeated, buried} {
 			m.messages.WithLabelValues(t, outcome)
 		}
+	}
+	for _, t := range []string{"camt.052", "camt.053"} {
+		m.unasked.WithLabelValues(t)
 	}
 	for _, k := range deadKinds() {
 		m.deadLetters.WithLabelValues(string(k))
@@ -81,7 +91,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, reason := range []signature.Reason{signature.UnknownCertificate, signature.NotInForce} {
 		m.unverified.WithLabelValues(string(reason))
 	}
-	for _, c := range []prometheus.Collector{m.messages, m.seconds, m.deadLetters, m.moves, m.contradictions, m.refusals, m.unverified} {
+	for _, c := range []prometheus.Collector{m.messages, m.seconds, m.deadLetters, m.moves, m.contradictions, m.refusals, m.unverified, m.unasked, m.found} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

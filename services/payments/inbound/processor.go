@@ -51,6 +51,8 @@ type Books struct {
 	Payments *store.Payments
 	Outbox   *store.Outbox
 	Outbound *store.Outbound
+	// Reconciliations are told what the SPI answers to their questions.
+	Reconciliations *store.Reconciliations
 }
 
 // Deps are what a Processor needs from outside.
@@ -130,6 +132,10 @@ type outcome struct {
 	refused map[string]int
 	// contradictions counts what the SPI said against a final state.
 	contradictions int
+	// unasked counts answers to questions that nobody here asked.
+	unasked int
+	// found counts credits that only a reconciliation knew of.
+	found int
 }
 
 func newOutcome() outcome {
@@ -231,8 +237,10 @@ func (p *Processor) plan(ctx context.Context, a *arrival) (effect, error) {
 		return p.refusal(ctx, a, doc)
 	case *iso20022.Camt054:
 		return p.entries(ctx, a, doc)
+	case *iso20022.Camt052:
+		return p.files(doc)
 	case *iso20022.Camt053:
-		return p.kept("balances arrived", a), nil
+		return p.balances(doc)
 	case *iso20022.Pibr002:
 		return p.kept("echo came back", a), nil
 	default:
@@ -323,6 +331,14 @@ func (p *Processor) believe(a arrival, out outcome) {
 	p.m.messages.WithLabelValues(typeLabel(a.MsgType), result).Inc()
 	p.m.seconds.WithLabelValues(typeLabel(a.MsgType)).Observe(p.deps.Clock.Now().Elapsed(a.began).Seconds())
 	p.m.contradictions.Add(float64(out.contradictions))
+	p.m.unasked.WithLabelValues(typeLabel(a.MsgType)).Add(float64(out.unasked))
+	p.m.found.Add(float64(out.found))
+	if out.unasked > 0 {
+		p.log.Info("the SPI answers what nobody asked", slog.String("message_id", a.MessageID), slog.String("msg_type", a.MsgType), slog.Int("answers", out.unasked))
+	}
+	if out.found > 0 {
+		p.log.Error("credits are booked that the core was not asked about", slog.String("message_id", a.MessageID), slog.Int("credits", out.found))
+	}
 	for state, n := range out.moved {
 		p.m.moves.WithLabelValues(string(state)).Add(float64(n))
 	}

@@ -92,6 +92,7 @@ func newWorldWith(t *testing.T, skew time.Duration, change func(*inbound.Config)
 	t.Cleanup(db.Close)
 	w := &world{t: t, dsn: dsn, metrics: prometheus.NewRegistry(), books: inbound.Books{
 		DB: db, Inbox: store.NewInbox(db), Payments: store.NewPayments(db), Outbox: store.NewOutbox(db), Outbound: store.NewOutbound(db),
+		Reconciliations: store.NewReconciliations(db),
 	}}
 	w.session, err = w.books.Inbox.OpenSession(t.Context(), pix.CPM, us, 1, "test")
 	require.NoError(t, err)
