@@ -30,6 +30,8 @@ type Config struct {
 	Cycles      CyclesConfig        `koanf:"cycles"`
 	Ages        AgesConfig          `koanf:"ages"`
 	Files       FilesConfig         `koanf:"files"`
+
+	Reconciliation ReconciliationConfig `koanf:"reconciliation"`
 }
 
 // CoreEventsConfig says how payment requests of the core are taken from CORE_EVENTS. coreevent.Config says more of each
@@ -100,6 +102,8 @@ func Defaults() Config {
 		Cycles: CyclesConfig{Ends: []string{"dia=24:00"}, Every: c.Every, Grace: c.Grace, Patience: c.Patience, Recheck: c.Recheck},
 		Ages:   AgesConfig{Every: a.Every, Keys: a.Keys, DeadLetters: a.DeadLetters, Orders: a.Orders},
 		Files:  defaultFiles(),
+
+		Reconciliation: defaultReconciliation(),
 	}
 }
 
@@ -120,6 +124,7 @@ func (c Config) Validate() error {
 		named("obligations", c.obligation().WithDefaults().Validate()), named("obligations", c.republish().WithDefaults().Validate()),
 		named("ages", c.schedule().WithDefaults().Validate()),
 		named("files", c.Files.Validate()), named("files", c.fileImport().WithDefaults().Validate()),
+		named("reconciliation", c.validateReconciliation()),
 	)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/cycle"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/fileimport"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/obligation"
+	"github.com/cabine-pix/cabine/services/settlement-scheduler/reconciliation"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/republish"
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/schedule"
 )
@@ -80,14 +81,15 @@ func newKeeper(cfg Config, in *books, clk clock.Clock, log *slog.Logger, reg pro
 // newElector has the singletons under one leadership: they run on the same replica, under one term.
 func newElector(
 	cfg Config, e *core.Electors, s *cycle.Scheduler, r *republish.Republisher, k *schedule.Keeper, i *fileimport.Importer,
+	rec *reconciliation.Reconciler,
 ) (*leader.Elector, error) {
-	return e.Singletons(
-		cfg.leadership(),
+	return e.Singletons(cfg.leadership(), append(
+		reconciling(rec),
 		leader.Child{Name: "cycles", Run: s.Run},
 		leader.Child{Name: "republisher", Run: r.Run},
 		leader.Child{Name: "schedule", Run: k.Run},
 		leader.Child{Name: "files", Run: i.Run},
-	)
+	)...)
 }
 
 func runWorker(cfg Config, r *core.Runner, w *obligation.Worker) {

@@ -17,7 +17,7 @@ func wire(cfg Config) fx.Option {
 		core.Leadership(),
 		fx.Module("settlement",
 			fx.Supply(cfg),
-			fx.Provide(newBooks, newWorker, newCoreEvents, newScheduler, newRepublisher, newKeeper, newBucket, newImporter, newElector),
+			fx.Provide(newBooks, newWorker, newCoreEvents, newScheduler, newRepublisher, newKeeper, newBucket, newImporter, newReconciler, newElector),
 			// In the order of starting; stopping goes the other way: the leadership ends first.
 			fx.Invoke(runWorker, runCoreEvents, lead),
 		),
