@@ -16,12 +16,12 @@ const encrypted = 1 // general purpose bit 0
 
 var (
 	errDirectory = errors.New("the directory of the archive is too large")
-	errTooLong   = errors.New("the text is longer than allowed")
+	errOffset    = errors.New("the archive points out of itself")
 )
 
 // openMember returns the text of an archive that has one member. *FileError: it has not, or is no archive.
 func openMember(r io.ReaderAt, size, maxText int64) (io.ReadCloser, error) {
-	budget := &budgeted{from: r, left: directoryBudget, limited: true}
+	budget := &budgeted{from: r, size: size, left: directoryBudget, limited: true}
 	archive, err := zip.NewReader(budget, size)
 	budget.limited = false
 	if err != nil {
@@ -39,7 +39,7 @@ func openMember(r io.ReaderAt, size, maxText int64) (io.ReadCloser, error) {
 		return nil, &FileError{Reason: "the member of the archive is no file"}
 	case f.Flags&encrypted != 0:
 		return nil, &FileError{Reason: "the archive is encrypted"}
-	case f.UncompressedSize64 > uint64(maxText):
+	case f.UncompressedSize64 > uint64(maxText): // archive/zip lets no more out than the directory says
 		return nil, &FileError{Reason: fmt.Sprintf("the text has %d bytes, allowed are %d", f.UncompressedSize64, maxText)}
 	}
 	member, err := f.Open()
@@ -58,7 +58,7 @@ func archiveFault(err error) string {
 		return "the archive is damaged"
 	}
 	switch {
-	case errors.Is(err, errDirectory), errors.Is(err, errTooLong):
+	case errors.Is(err, errDirectory), errors.Is(err, errOffset):
 		return err.Error()
 	case errors.Is(err, zip.ErrAlgorithm):
 		return "the archive is packed by a method other than deflate"
@@ -72,37 +72,23 @@ func archiveFault(err error) string {
 	return ""
 }
 
-// budgeted reads no more than left while it is limited.
+// budgeted reads no more than left while it is limited, and nothing outside of the archive: archive/zip trusts offsets.
 type budgeted struct {
 	from    io.ReaderAt
+	size    int64
 	left    int64
 	limited bool
 }
 
 // ReadAt implements io.ReaderAt.
 func (b *budgeted) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off > b.size {
+		return 0, errOffset
+	}
 	if b.limited {
 		if b.left -= int64(len(p)); b.left < 0 {
 			return 0, errDirectory
 		}
 	}
 	return b.from.ReadAt(p, off)
-}
-
-// bounded is a reader that fails when more comes than may, and does not end quietly.
-type bounded struct {
-	from io.Reader
-	left int64
-}
-
-// Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.from.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, errTooLong
-	}
-	return n, err
 }

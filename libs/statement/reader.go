@@ -43,7 +43,7 @@ func Open(r io.ReaderAt, size int64, limits Limits) (*Reader, error) {
 		return nil, err
 	}
 	s := &Reader{limits: limits, text: member, hash: sha256.New()}
-	s.in = bufio.NewReaderSize(&bounded{from: io.TeeReader(member, s.hash), left: limits.MaxText}, mostLine)
+	s.in = bufio.NewReaderSize(io.TeeReader(member, s.hash), mostLine)
 	if err := s.readHeader(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
