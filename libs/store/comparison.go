@@ -146,7 +146,9 @@ const maxListed = 100
 
 // Open returns those that are neither compared nor failed, oldest first, at most 100.
 func (r *Reconciliations) Open(ctx context.Context) ([]Reconciliation, error) {
-	return r.list(ctx, func(ctx context.Context, conn db.DBTX) ([]int64, error) { return r.q.OpenReconciliations(ctx, conn, maxListed) })
+	return r.list(ctx, func(ctx context.Context, conn db.DBTX) ([]int64, error) {
+		return r.q.OpenReconciliations(ctx, conn, maxListed)
+	})
 }
 
 // Unresolved returns those with open lines that were compared within a time, oldest first, at most 100.

@@ -203,7 +203,8 @@ func TestACreditIsBookedOnceWhoeverIsFirst(t *testing.T) {
 		answer, order := w.receive(credit(t, w.askAbout(r, id), incoming)), w.receive(pacs008(incoming))
 		var both sync.WaitGroup
 		both.Go(func() {
-			for w.processor.Handle(t.Context(), answer) != nil { //nolint:revive // it comes again until it is done
+			for w.processor.Handle(t.Context(), answer) != nil {
+				continue // it comes again until it is done
 			}
 		})
 		both.Go(func() { w.handle(order) })

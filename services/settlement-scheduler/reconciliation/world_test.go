@@ -258,7 +258,7 @@ func (w *world) answer(id pix.MsgID, q *iso20022.Camt060) error {
 				return err
 			}
 			asked, err = w.books.AnswerEntry(ctx, tx, id, q.EntryID, store.AnswerBooked, store.Side{Direction: pix.Out, Amount: 100})
-		default:
+		case iso20022.AnswerFile:
 			hash, n, told := w.file(q)
 			if !told {
 				return nil
