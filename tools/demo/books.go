@@ -117,6 +117,13 @@ func (t *troupe) close(ctx context.Context, r *Report) error {
 		r.Inbound.Done += int(counts.Done)
 		r.Inbound.DeadLetters += int(counts.Dead)
 	}
+	r.Leader = t.hearing.leaders()
+	r.JetStream.Lines = t.hearing.silent
+	r.JetStream.Timeouts = len(t.hearing.silent)
+	for _, heard := range t.creations {
+		r.JetStream.Creates += len(heard.Subjects())
+		heard.Close()
+	}
 	for _, broken := range spi.Broken {
 		r.broke("Books agree: o próprio banco: %s", broken)
 	}
@@ -163,6 +170,11 @@ func (t *troupe) settle(ctx context.Context, r *Report, p *stage.Participant, sp
 	}
 	a := spi.Account(p.ISPB)
 	r.Books.Bank += a.Debits + a.Credits
+	n, err := net(ctx, p, rows)
+	if err != nil {
+		return err
+	}
+	r.settled(p, n)
 	lines, difference := compare(p.ISPB, rows, spi.Orders)
 	r.Books.Lines = append(r.Books.Lines, lines...)
 	r.Books.Difference += difference

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cabine-pix/cabine/libs/devstack"
 	"github.com/cabine-pix/cabine/tools/internal/stage"
 )
 
@@ -16,9 +17,10 @@ import (
 type role string
 
 const (
-	polling role = "icom-poller"
-	paying  role = "payments"
-	sending role = "outbound-sender"
+	polling  role = "icom-poller"
+	paying   role = "payments"
+	sending  role = "outbound-sender"
+	settling role = "settlement-scheduler"
 )
 
 // replica is one running process.
@@ -34,6 +36,9 @@ type troupe struct {
 	o       options
 	stage   *stage.Stage
 	history *history
+	hearing *hearing
+	// creations hears who creates consumers, on the bus of each participant.
+	creations []*devstack.Requests
 
 	mu      sync.Mutex
 	running map[string]*replica
@@ -42,7 +47,7 @@ type troupe struct {
 
 // enter starts one more replica and returns its name: the role's and the participant's place, and a number, as "poller-a1".
 func (t *troupe) enter(ctx context.Context, r role, of *stage.Participant) (string, error) {
-	short := map[role]string{polling: "poller", paying: "payments", sending: "sender"}[r]
+	short := map[role]string{polling: "poller", paying: "payments", sending: "sender", settling: "scheduler"}[r]
 	t.mu.Lock()
 	kind := fmt.Sprintf("%s-%c", short, 'a'+t.place(of))
 	t.next[kind]++
@@ -51,6 +56,7 @@ func (t *troupe) enter(ctx context.Context, r role, of *stage.Participant) (stri
 
 	rep := &replica{role: r, of: of}
 	line := func(line []byte) {
+		t.hearing.read(of.ISPB, name, line)
 		if of == t.stage.Participants[0] {
 			t.history.read(name, line)
 		}
@@ -63,10 +69,16 @@ func (t *troupe) enter(ctx context.Context, r role, of *stage.Participant) (stri
 		rep.proc, rep.base, err = of.Payments(ctx, name, line, nil)
 	case sending:
 		rep.proc, err = of.Sender(name, line, nil)
+	case settling:
+		rep.proc, err = of.Scheduler(name, line, scheduling())
 	}
 	if err != nil {
 		return "", err
 	}
+	go func() {
+		<-rep.proc.Done() // all that it said was heard
+		t.hearing.gone(name, time.Now())
+	}()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running[name] = rep
@@ -102,6 +114,17 @@ func (t *troupe) first(r role, of *stage.Participant) string {
 		}
 	}
 	return best
+}
+
+// next to be harmed: of those that have a leader it is the leader, once there is one.
+func (t *troupe) victim(ctx context.Context, view *table, r role, of *stage.Participant) (name string, err error) {
+	if r != settling {
+		return t.first(r, of), nil
+	}
+	return name, t.until(ctx, view, 60*time.Second, "um líder da liquidação", func(context.Context) (bool, error) {
+		name = t.hearing.leader(of.ISPB)
+		return name != "" && t.isRunning(name), nil
+	})
 }
 
 // bases returns where the API of a participant is served.

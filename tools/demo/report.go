@@ -22,6 +22,10 @@ type Report struct {
 	Inbound  Inbound             `json:"inbound"`
 	Outbound Outbound            `json:"outbound"`
 	Books    Books               `json:"books"`
+	Leader   Leader              `json:"leader"`
+	// JetStream is what services had of it and did to it.
+	JetStream JetStream `json:"jetstream"`
+	Cycles    Cycles    `json:"cycles"`
 	// LatencyMS are BACEN's times, by the bank's clock.
 	LatencyMS Latencies `json:"latency_ms"`
 	Faults    []Fault   `json:"faults"`
@@ -68,6 +72,34 @@ type Books struct {
 	Lines      []string   `json:"lines,omitempty"`
 }
 
+// Leader is the leadership of what settles, of both participants.
+type Leader struct {
+	// Changes is how often another replica took over, Overlaps how often it began before the one before had ended.
+	Changes  int `json:"changes"`
+	Overlaps int `json:"overlaps"`
+	// Lines names each overlap.
+	Lines []string `json:"lines,omitempty"`
+}
+
+// JetStream is counted from the services' logs, and from what the servers were asked.
+type JetStream struct {
+	// Timeouts is how often a service says that it got no answer, Lines what it said.
+	Timeouts int      `json:"timeouts"`
+	Lines    []string `json:"lines,omitempty"`
+	// Creates is how many requests to create or change a consumer came after migrate had ended.
+	Creates int `json:"consumer_creates_by_services"`
+}
+
+// Cycles are the settlement cycles of both participants.
+type Cycles struct {
+	Closed int `json:"closed"`
+	// NettedTwice is how many payments too many the lines have, NotNetted how many settled ones are in no closed cycle.
+	NettedTwice int64 `json:"netted_twice"`
+	NotNetted   int   `json:"not_netted"`
+	// Lines names each line of a cycle that is not the sum of its payments.
+	Lines []string `json:"lines,omitempty"`
+}
+
 // Latencies are in milliseconds.
 type Latencies struct {
 	// Payer is from AccptncDtTm to the SPI's receipt of the order, Receiver from there, the forwarding included, to the
@@ -95,6 +127,16 @@ type Fault struct {
 	Kind    string    `json:"kind"`
 	Replica string    `json:"replica"`
 	Slots   int       `json:"slots_held"`
+	// Led: it was the leader of what settles.
+	Led bool `json:"led"`
+}
+
+// had says what the replica had when it was harmed.
+func (f Fault) had() string {
+	if f.Led {
+		return "liderava a liquidação"
+	}
+	return fmt.Sprintf("tinha %d slots de leitura", f.Slots)
 }
 
 // Takeover holds the longest waits in milliseconds; -1 where nothing was taken over.
@@ -132,6 +174,7 @@ func (r *Report) judge(bank icomtest.Report, violations []icomtest.Violation) {
 	}
 	r.judgeMessages()
 	r.judgePayments()
+	r.judgeSettlement()
 }
 
 func (r *Report) judgeMessages() {
@@ -200,10 +243,11 @@ func (r *Report) print(out io.Writer) {
 	for _, line := range r.Books.Lines[:min(len(r.Books.Lines), 20)] {
 		p("    %s", line)
 	}
+	r.printSettlement(p)
 	p("  pagador: da ordem ao SPI p50 %.0f ms, p95 %.0f ms, p99 %.0f ms; recebedor: do SPI à resposta p50 %.0f ms, p95 %.0f ms, p99 %.0f ms",
 		l.Payer.P50, l.Payer.P95, l.Payer.P99, l.Receiver.P50, l.Receiver.P95, l.Receiver.P99)
 	for _, f := range r.Faults {
-		p("  %s  %-8s %s, que tinha %d slots de leitura", f.At.Format("15:04:05"), f.Kind, f.Replica, f.Slots)
+		p("  %s  %-8s %s, que %s", f.At.Format("15:04:05"), f.Kind, f.Replica, f.had())
 	}
 	p("  retomada: após parada limpa %s, após SIGKILL %s (lease de %d ms)", shown(r.TakeoverMS.Graceful), shown(r.TakeoverMS.Killed), r.LeaseMS)
 	if len(r.Broken) == 0 {
@@ -213,6 +257,17 @@ func (r *Report) print(out io.Writer) {
 	slices.Sort(r.Broken)
 	for _, b := range r.Broken {
 		p("  QUEBRADA  %s", b)
+	}
+}
+
+func (r *Report) printSettlement(p func(string, ...any)) {
+	p("  liderança da liquidação: %d trocas, %d sobreposições", r.Leader.Changes, r.Leader.Overlaps)
+	p("  JetStream: %d vezes sem resposta, %d consumers criados por serviços", r.JetStream.Timeouts, r.JetStream.Creates)
+	p("  ciclos: %d fechados, %d pagamentos compensados duas vezes, %d em nenhum", r.Cycles.Closed, r.Cycles.NettedTwice, r.Cycles.NotNetted)
+	for _, lines := range [][]string{r.Leader.Lines, r.JetStream.Lines, r.Cycles.Lines} {
+		for _, line := range lines[:min(len(lines), 10)] {
+			p("    %s", line)
+		}
 	}
 }
 

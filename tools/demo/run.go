@@ -24,6 +24,8 @@ type options struct {
 	keep       string
 	plain      bool
 	withoutCap bool
+	// spoils name what is broken on purpose; see spoil.
+	spoils spoils
 }
 
 const usage = `demo: dois participantes pagam um ao outro pelo SPI simulado, por mTLS, em processos reais.
@@ -48,6 +50,7 @@ func run(args []string, out, errOut io.Writer) int {
 	fs.StringVar(&o.keep, "logs", "", "guarda os logs das réplicas neste diretório")
 	fs.BoolVar(&o.plain, "plain", false, "uma linha por vez, sem redesenhar a tela")
 	fs.BoolVar(&o.withoutCap, "without-cap", false, "")
+	fs.Var(&o.spoils, "break", "")
 	fs.Usage = func() {
 		_, _ = io.WriteString(errOut, usage)
 		fs.VisitAll(func(f *flag.Flag) {
