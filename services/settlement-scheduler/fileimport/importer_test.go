@@ -28,7 +28,13 @@ import (
 	"github.com/cabine-pix/cabine/services/settlement-scheduler/fileimport"
 )
 
-func TestMain(m *testing.M) { os.Exit(devtest.Main(m, devtest.WithPostgres())) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childDSN) != "" {
+		fmt.Fprintln(os.Stderr, child())
+		return
+	}
+	os.Exit(devtest.Main(m, devtest.WithPostgres()))
+}
 
 const (
 	long       = 60 * time.Second
