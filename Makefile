@@ -45,7 +45,7 @@ bench-outbound: ## Measure payments sent through two permits against what these 
 	go run ./tools/bench --only outbound $(if $(REPORT),--report $(REPORT)) $(ARGS)
 
 .PHONY: bench-settle
-bench-settle: ## Measure obligations per second and replica, and the netting of a million (REPORT, ARGS)
+bench-settle: ## Measure obligations per second and replica, the netting of a million, and the reconciliation of a million (REPORT, ARGS)
 	go run ./tools/bench --only settle $(if $(REPORT),--report $(REPORT)) $(ARGS)
 
 .PHONY: bench-capacity

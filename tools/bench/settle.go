@@ -20,8 +20,15 @@ type Settle struct {
 	// Net1MS is how long closing a cycle of a million obligations with 800 parties took, in seconds.
 	Net1MS float64 `json:"net_1m_s"`
 	// NetRSSMiB is the most memory that the replica had until then.
-	NetRSSMiB float64           `json:"net_rss_mib"`
-	Versions  map[string]string `json:"versions"`
+	NetRSSMiB float64 `json:"net_rss_mib"`
+	// Reconcile1MS is how long it took to import a file of a million entries and to compare it with as many payments, in
+	// seconds; ReconcileImportS and ReconcileCompareS are its parts.
+	Reconcile1MS      float64 `json:"reconcile_1m_s"`
+	ReconcileImportS  float64 `json:"reconcile_import_s"`
+	ReconcileCompareS float64 `json:"reconcile_compare_s"`
+	// ReconcileRSSMiB is the most memory that the replica had which did that.
+	ReconcileRSSMiB float64           `json:"reconcile_rss_mib"`
+	Versions        map[string]string `json:"versions"`
 }
 
 const (
@@ -31,7 +38,8 @@ const (
 	leadership = "settlement:"
 )
 
-// settlement measures a replica that has a cycle of a million obligations to close, and then payments that settled.
+// settlement measures a replica that has a cycle of a million obligations to close, and then payments that settled, and
+// another that reconciles.
 func settlement(ctx context.Context, _ config, _ *devstack.Stack, r *Report, out io.Writer) (err error) {
 	m := &Settle{Settled: settled}
 	r.Settle = m
@@ -42,6 +50,14 @@ func settlement(ctx context.Context, _ config, _ *devstack.Stack, r *Report, out
 	defer func() { err = errors.Join(err, s.TearDown()) }()
 	m.Versions = s.Versions()
 	p := s.Participants[0]
+	if err := nets(ctx, p, m, out); err != nil {
+		return err
+	}
+	return reconcile(ctx, p, m, out)
+}
+
+// nets measures what a replica nets and writes.
+func nets(ctx context.Context, p *stage.Participant, m *Settle, out io.Writer) (err error) {
 	over, err := openCycles(ctx, p)
 	if err != nil {
 		return err
