@@ -45,6 +45,23 @@ type report struct {
 		Bank       *int64 `json:"bank"`
 		Difference *int64 `json:"difference"`
 	} `json:"books"`
+	Leader struct {
+		Changes  *int `json:"changes"`
+		Overlaps *int `json:"overlaps"`
+	} `json:"leader"`
+	JetStream struct {
+		Timeouts *int `json:"timeouts"`
+		Creates  *int `json:"consumer_creates_by_services"`
+	} `json:"jetstream"`
+	Cycles struct {
+		Closed      *int `json:"closed"`
+		NettedTwice *int `json:"netted_twice"`
+	} `json:"cycles"`
+	Reconciliation struct {
+		MissingHere  *int `json:"missing_here"`
+		MissingThere *int `json:"missing_there"`
+		Differing    *int `json:"differing"`
+	} `json:"reconciliation"`
 	LatencyMS struct {
 		Payer    percentiles `json:"payer"`
 		Receiver percentiles `json:"receiver"`
@@ -124,10 +141,11 @@ func TestDemoKeepsTheLaws(t *testing.T) {
 		done[f.Kind+" "+service] = true
 		require.True(t, i == 0 || r.Faults[i-1].At.Before(f.At))
 	}
-	for _, service := range []string{"poller", "sender", "payments"} {
+	for _, service := range []string{"poller", "sender", "payments", "scheduler"} {
 		require.True(t, done["SIGKILL "+service] && done["SIGTERM "+service], service)
 	}
 	requirePaid(t, r)
+	requireSettled(t, r)
 	require.Positive(t, r.LeaseMS)
 	require.NotNil(t, r.Takeover.Graceful)
 	require.NotNil(t, r.Takeover.Killed)
@@ -162,9 +180,39 @@ func requirePaid(t *testing.T, r report) {
 	}
 }
 
+// requireSettled checks the report of settlement: all fields, and that nothing is broken.
+func requireSettled(t *testing.T, r report) {
+	t.Helper()
+	l, j, c, b := r.Leader, r.JetStream, r.Cycles, r.Reconciliation
+	for _, field := range []*int{l.Changes, c.Closed} {
+		require.NotNil(t, field)
+		require.Positive(t, *field)
+	}
+	for _, field := range []*int{l.Overlaps, j.Timeouts, j.Creates, c.NettedTwice, b.MissingHere, b.MissingThere, b.Differing} {
+		require.NotNil(t, field)
+		require.Zero(t, *field)
+	}
+}
+
+// Goal: each law of settlement and reconciliation can fail the demonstration.
+//
+// Method: its hidden flag takes the bus away for a moment, creates a consumer, adds a payment to a line of a closed cycle, and
+// has the bank's account lose, change and invent entries.
+func TestDemoThatIsBrokenFails(t *testing.T) {
+	t.Parallel()
+	code, r := demo(t, "-break", "jetstream,consumers,netting,entries", "-duration", "15s")
+	require.Equal(t, 1, code)
+	require.Positive(t, *r.JetStream.Timeouts)
+	require.Positive(t, *r.JetStream.Creates)
+	require.Positive(t, *r.Cycles.NettedTwice)
+	require.Positive(t, *r.Reconciliation.MissingHere)
+	require.Positive(t, *r.Reconciliation.MissingThere)
+	require.Positive(t, *r.Reconciliation.Differing)
+}
+
 // Goal: the demonstration can fail.
 //
-// Method: its hidden flag takes the cap's check out of Redis.
+// Method: its hidden flag takes the cap's check out of Redis, which grants a leadership to several replicas, too.
 func TestDemoWithoutTheCapFails(t *testing.T) {
 	t.Parallel()
 	code, r := demo(t, "-without-cap")
@@ -172,4 +220,5 @@ func TestDemoWithoutTheCapFails(t *testing.T) {
 	cpm, csm := r.Channels["cpm"], r.Channels["csm"]
 	require.Positive(t, *cpm.Violations+*csm.Violations)
 	require.Greater(t, max(*cpm.PeakRequests, *csm.PeakRequests), slots)
+	require.Positive(t, *r.Leader.Overlaps)
 }

@@ -118,7 +118,7 @@ func (t *troupe) act(ctx context.Context, r *Report, view *table) error {
 			return err
 		}
 	}
-	if err := t.finish(ctx, r, view, tellers); err != nil {
+	if err := t.finish(ctx, r, view, tellers, began); err != nil {
 		return err
 	}
 	var missing int
@@ -172,7 +172,7 @@ type tellersEnd struct {
 }
 
 // finish waits until every order was taken and everything has ended.
-func (t *troupe) finish(ctx context.Context, r *Report, view *table, tellers <-chan tellersEnd) error {
+func (t *troupe) finish(ctx context.Context, r *Report, view *table, tellers <-chan tellersEnd, began time.Time) error {
 	var end tellersEnd
 	taken := func(context.Context) (bool, error) {
 		select {
@@ -195,15 +195,20 @@ func (t *troupe) finish(ctx context.Context, r *Report, view *table, tellers <-c
 		r.Outbound.Orders += len(teller.orders)
 		r.Outbound.Returns += teller.returns
 	}
-	// What is not over in time breaks a law and is no failure of the demo: the report says what is left.
-	if err := t.until(ctx, view, 90*time.Second, "tudo chegar a um estado final", t.drained); errors.Is(err, errWaited) {
-		r.broke("Nothing silent: %v", err)
-	} else if err != nil {
+	drained := "tudo chegar a um estado final"
+	if err := t.within(ctx, r, view, 90*time.Second, drained, t.drained); err != nil {
 		return err
 	}
-	if err := t.until(ctx, view, 60*time.Second, "os ciclos serem fechados", t.netted(time.Now())); errors.Is(err, errWaited) {
-		r.broke("Nothing silent: %v", err)
-	} else if err != nil {
+	if err := t.within(ctx, r, view, time.Minute, "os ciclos serem fechados", t.netted(time.Now())); err != nil {
+		return err
+	}
+	if err := t.spoil(ctx, "entries"); err != nil {
+		return err
+	}
+	if err := t.reconcile(ctx, r, view, began); err != nil {
+		return err
+	}
+	if err := t.within(ctx, r, view, time.Minute, drained, t.drained); err != nil { // the bank's answers too
 		return err
 	}
 	if err := t.spoil(ctx, "netting"); err != nil {
@@ -211,6 +216,19 @@ func (t *troupe) finish(ctx context.Context, r *Report, view *table, tellers <-c
 	}
 	view.end()
 	return nil
+}
+
+// within is until for what breaks a law if it does not come in time, which is no failure of the demo: the report says what
+// is left.
+func (t *troupe) within(
+	ctx context.Context, r *Report, view *table, limit time.Duration, what string, ok func(context.Context) (bool, error),
+) error {
+	err := t.until(ctx, view, limit, what, ok)
+	if errors.Is(err, errWaited) {
+		r.broke("Nothing silent: %v", err)
+		return nil
+	}
+	return err
 }
 
 // kill ends a replica of ours as a lost machine does, and starts another as a scheduler would.

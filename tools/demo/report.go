@@ -26,6 +26,8 @@ type Report struct {
 	// JetStream is what services had of it and did to it.
 	JetStream JetStream `json:"jetstream"`
 	Cycles    Cycles    `json:"cycles"`
+
+	Reconciliation Reconciliation `json:"reconciliation"`
 	// LatencyMS are BACEN's times, by the bank's clock.
 	LatencyMS Latencies `json:"latency_ms"`
 	Faults    []Fault   `json:"faults"`
@@ -74,7 +76,7 @@ type Books struct {
 
 // Leader is the leadership of what settles, of both participants.
 type Leader struct {
-	// Changes is how often another replica took over, Overlaps how often it began before the one before had ended.
+	// Changes is how often a term was followed by another, Overlaps how often one began before the one before had ended.
 	Changes  int `json:"changes"`
 	Overlaps int `json:"overlaps"`
 	// Lines names each overlap.
@@ -97,6 +99,18 @@ type Cycles struct {
 	NettedTwice int64 `json:"netted_twice"`
 	NotNetted   int   `json:"not_netted"`
 	// Lines names each line of a cycle that is not the sum of its payments.
+	Lines []string `json:"lines,omitempty"`
+}
+
+// Reconciliation is what the services found when they compared their books with the bank's account, of both participants.
+type Reconciliation struct {
+	// Entries is how many the bank's files had.
+	Entries      int64 `json:"entries"`
+	MissingHere  int64 `json:"missing_here"`
+	MissingThere int64 `json:"missing_there"`
+	Differing    int64 `json:"differing"`
+	Doubled      int64 `json:"doubled"`
+	// Lines names the first that differ, and what went wrong.
 	Lines []string `json:"lines,omitempty"`
 }
 
@@ -175,6 +189,7 @@ func (r *Report) judge(bank icomtest.Report, violations []icomtest.Violation) {
 	r.judgeMessages()
 	r.judgePayments()
 	r.judgeSettlement()
+	r.judgeReconciliation()
 }
 
 func (r *Report) judgeMessages() {
@@ -264,7 +279,9 @@ func (r *Report) printSettlement(p func(string, ...any)) {
 	p("  liderança da liquidação: %d trocas, %d sobreposições", r.Leader.Changes, r.Leader.Overlaps)
 	p("  JetStream: %d vezes sem resposta, %d consumers criados por serviços", r.JetStream.Timeouts, r.JetStream.Creates)
 	p("  ciclos: %d fechados, %d pagamentos compensados duas vezes, %d em nenhum", r.Cycles.Closed, r.Cycles.NettedTwice, r.Cycles.NotNetted)
-	for _, lines := range [][]string{r.Leader.Lines, r.JetStream.Lines, r.Cycles.Lines} {
+	c := r.Reconciliation
+	p("  conciliação: %d lançamentos, %d ausentes aqui, %d ausentes no banco, %d diferentes", c.Entries, c.MissingHere, c.MissingThere, c.Differing)
+	for _, lines := range [][]string{r.Leader.Lines, r.JetStream.Lines, r.Cycles.Lines, c.Lines} {
 		for _, line := range lines[:min(len(lines), 10)] {
 			p("    %s", line)
 		}

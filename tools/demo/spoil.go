@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 //	jetstream   the bus goes away under the services for a moment
 //	consumers   somebody creates a consumer while services run
 //	netting     a line of a closed cycle has one payment more
+//	entries     the bank's account loses entries, changes amounts and invents entries
 type spoils []string
 
 func (s *spoils) String() string { return strings.Join(*s, ",") }
@@ -23,7 +25,7 @@ func (s *spoils) String() string { return strings.Join(*s, ",") }
 // Set reads a list.
 func (s *spoils) Set(text string) error {
 	for _, what := range strings.Split(text, ",") {
-		if !slices.Contains([]string{"jetstream", "consumers", "netting"}, what) {
+		if !slices.Contains([]string{"jetstream", "consumers", "netting", "entries"}, what) {
 			return fmt.Errorf("%q não existe", what)
 		}
 		*s = append(*s, what)
@@ -46,6 +48,9 @@ func (t *troupe) spoil(ctx context.Context, names ...string) error {
 			err = t.create(ctx, ours.NATS.URL())
 		case "netting":
 			err = ours.Exec(ctx, "UPDATE nettings SET credit_count = credit_count + 1 WHERE cycle_id = (SELECT min(cycle_id) FROM nettings)")
+		case "entries":
+			err = t.stage.Control(ctx, http.MethodPost, "/spi/faults", nil,
+				`[{"at":"entry","do":"drop","rate":0.1},{"at":"entry","do":"alter","rate":0.1},{"at":"entry","do":"invent","rate":0.1}]`, nil)
 		}
 		if err != nil {
 			return err

@@ -106,9 +106,22 @@ func (p *Participant) Sender(name string, line func([]byte), more map[string]any
 	return p.start("outbound-sender", name, line, settings)
 }
 
-// Scheduler starts a replica of the settlement-scheduler, which needs Config.Settlement; more as in Poller.
+// Scheduler starts a replica of the settlement-scheduler, which needs Config.Settlement; more as in Poller. With the SPI
+// behind the bank it can be told to reconcile: every hour, and whenever somebody asks for a period.
 func (p *Participant) Scheduler(name string, line func([]byte), more map[string]any) (*Process, error) {
 	settings := map[string]any{"transport": nil}
+	if host := p.stage.FilesURL(); host != "" {
+		bucket := filepath.Join(p.stage.dir, "files-"+string(p.ISPB))
+		if err := os.MkdirAll(bucket, 0o700); err != nil {
+			return nil, err
+		}
+		files := p.Files()
+		settings["files"] = map[string]any{"bucket": "file://" + bucket, "every": "300ms"}
+		settings["reconciliation"] = map[string]any{
+			"files_url": host, "server_name": "localhost", "cert_file": files.Cert, "key_file": files.Key, "ca_file": files.CA,
+			"grace": "1s", "look": "300ms", "answer_within": "20s",
+		}
+	}
 	for k, v := range more {
 		settings[k] = v
 	}
