@@ -119,13 +119,16 @@ func (w *world) connect() *bus.Bus {
 	return b
 }
 
-// provision has a consumer for the core, and deliveries that come again a second after a replica died with them.
-func (w *world) provision() {
+// provision has a consumer for the core.
+func (w *world) provision() { w.provisionWith(30 * time.Second) }
+
+// provisionWith says how long a delivery stays with a replica that died.
+func (w *world) provisionWith(ackWait time.Duration) {
 	w.t.Helper()
 	topology := bus.Declared(1).With(bus.Consumer{Stream: bus.StreamCoreAnswers, Name: coreReader, AckWait: 30 * time.Second, MaxAckPending: 1000})
 	for i, c := range topology.Consumers {
 		if c.Name == bus.ConsumerCoreEvents {
-			topology.Consumers[i].AckWait = time.Second
+			topology.Consumers[i].AckWait = ackWait
 		}
 	}
 	w.eventually("the bus to be provisioned", func() bool {
