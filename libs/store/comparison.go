@@ -121,9 +121,10 @@ func (r *Reconciliations) judgeBalance(ctx context.Context, tx *Tx, last db.Reco
 func (r *Reconciliations) Resolve(ctx context.Context, by Reign, id int64) (int64, error) {
 	var n int64
 	err := r.terms.InTx(ctx, by, func(ctx context.Context, tx *Tx) (err error) {
-		if n, err = r.q.ResolveLines(ctx, tx.tx, id); err != nil || n == 0 {
+		if n, err = r.q.ResolveLines(ctx, tx.tx, id); err != nil {
 			return translate("resolve", err)
 		}
+		// Also those that people resolved.
 		_, err = r.q.CountUnresolved(ctx, tx.tx, id)
 		return translate("resolve", err)
 	})

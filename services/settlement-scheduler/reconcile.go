@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,9 @@ type ReconciliationConfig struct {
 	CAFile   string `koanf:"ca_file" help:"certificados de CA do host de arquivos em PEM"`
 	// Mode is observe or active. Default observe.
 	Mode string `koanf:"mode" help:"observe: só lista o que difere; active: consulta o SPI sobre cada linha e resolve"`
+	// Release names what was deployed: another one reconciles at once. Default the program's version, which is the same for
+	// all builds that the go command does not know the revision of.
+	Release string `koanf:"release" help:"nome do que foi implantado (ex.: a imagem); ao mudar, concilia na hora; vazio: a versão do programa"`
 	// Channel carries the questions. Default cpm.
 	Channel string `koanf:"channel" help:"canal das consultas (camt.060): cpm ou csm"`
 	// The others are those of reconciliation.Config.
@@ -43,6 +47,7 @@ type ReconciliationConfig struct {
 	Asks         int           `koanf:"asks" help:"perguntas por período, no máximo"`
 	EntryAgain   time.Duration `koanf:"entry_again" help:"espera até consultar de novo a mesma linha (active)"`
 	EntriesAt    int           `koanf:"entries_at_once" help:"linhas consultadas por verificação, no máximo (active)"`
+	EntriesMost  int           `koanf:"entries_most" help:"com tantas linhas abertas nenhuma é consultada (active)"`
 	Tolerance    time.Duration `koanf:"tolerance" help:"diferença de horário de liquidação que não conta"`
 }
 
@@ -56,16 +61,16 @@ func defaultReconciliation() ReconciliationConfig {
 	return ReconciliationConfig{
 		Mode: observe, Channel: string(r.Channel), Every: r.Every, Grace: r.Grace, Look: r.Look, AnswerWithin: r.AnswerWithin,
 		FetchWithin: r.FetchWithin, ImportWithin: r.ImportWithin, Asks: r.Asks, EntryAgain: r.EntryAgain, EntriesAt: r.EntriesAtOnce,
-		Tolerance: r.Tolerance,
+		EntriesMost: r.EntriesMost, Tolerance: r.Tolerance,
 	}
 }
 
 func (c Config) reconciliation(version string) reconciliation.Config {
 	r := c.Reconciliation
 	return reconciliation.Config{
-		Leadership: c.leadership(), ISPB: pix.ISPB(c.ICOM.ISPB), Version: version, Channel: pix.Channel(r.Channel), Active: r.Mode == active,
+		Leadership: c.leadership(), ISPB: pix.ISPB(c.ICOM.ISPB), Version: cmp.Or(r.Release, version), Channel: pix.Channel(r.Channel), Active: r.Mode == active,
 		Every: r.Every, Grace: r.Grace, Look: r.Look, AnswerWithin: r.AnswerWithin, FetchWithin: r.FetchWithin, ImportWithin: r.ImportWithin,
-		Asks: r.Asks, EntryAgain: r.EntryAgain, EntriesAtOnce: r.EntriesAt, Tolerance: r.Tolerance,
+		Asks: r.Asks, EntryAgain: r.EntryAgain, EntriesAtOnce: r.EntriesAt, EntriesMost: r.EntriesMost, Tolerance: r.Tolerance,
 		Scratch: c.Files.Scratch, MaxText: c.Files.MaxText,
 	}
 }

@@ -23,6 +23,7 @@ func TestReconciliationIsConfiguration(t *testing.T) {
 	r := cfg.reconciliation("v1")
 	require.Equal(t, []any{true, pix.CSM, 30 * time.Minute, "v1", "settlement:12345678"}, []any{r.Active, r.Channel, r.Every, r.Version, r.Leadership})
 	require.False(t, load(t, host...).reconciliation("v1").Active)
+	require.Equal(t, "image:7", load(t, append(host, "CABINE_RECONCILIATION_RELEASE=image:7")...).reconciliation("v1").Version)
 	for environ, says := range map[string]string{
 		"CABINE_RECONCILIATION_MODE=on":            `reconciliation: mode is "on"`,
 		"CABINE_RECONCILIATION_CHANNEL=x":          `reconciliation: channel "x"`,

@@ -41,6 +41,9 @@ type Config struct {
 	EntryAsks     int
 	EntryAgain    time.Duration
 	EntriesAtOnce int
+	// EntriesMost is with how many open lines none is asked about any more: so many are no orphans but a wrong file, or books
+	// that were restored. Default 10000.
+	EntriesMost int
 	// ResolveWithin is how long after a comparison its open lines are asked about and resolved. Default 24 h.
 	ResolveWithin time.Duration
 	// Scratch is the directory for a download, which needs room for the largest file. Default: the machine's for temporary files.
@@ -79,6 +82,7 @@ func (c Config) WithDefaults() Config {
 	number(&c.Asks, 3)
 	number(&c.EntryAsks, 3)
 	number(&c.EntriesAtOnce, 100)
+	number(&c.EntriesMost, 10_000)
 	return c
 }
 
@@ -121,7 +125,7 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name    string
 		n, most int
-	}{{"Asks", c.Asks, 100}, {"EntryAsks", c.EntryAsks, 100}, {"EntriesAtOnce", c.EntriesAtOnce, 1000}} {
+	}{{"Asks", c.Asks, 100}, {"EntryAsks", c.EntryAsks, 100}, {"EntriesAtOnce", c.EntriesAtOnce, 1000}, {"EntriesMost", c.EntriesMost, 1_000_000}} {
 		if f.n < 1 || f.n > f.most {
 			errs = append(errs, fmt.Errorf("%s is %d, want 1 to %d", f.name, f.n, f.most))
 		}

@@ -272,7 +272,7 @@ func (r *Reconciler) balance(ctx context.Context, id int64) error {
 
 // resolve asks about open lines, if it may, and looks which of them our books and the SPI have settled.
 func (r *Reconciler) resolve(ctx context.Context, by store.Reign, a store.Reconciliation) error {
-	if a.Active {
+	if a.Active && a.Unresolved < int64(r.cfg.EntriesMost) {
 		asked, err := r.deps.Books.AskLines(ctx, by, a.ID, store.EntryQuestions{
 			MsgType: (&iso20022.Camt060{}).MsgType(), Channel: r.cfg.Channel, Who: who, Reason: reason,
 			Again: r.cfg.EntryAgain, Most: r.cfg.EntryAsks, AtOnce: r.cfg.EntriesAtOnce,

@@ -106,6 +106,24 @@ func TestActiveAsksAboutEachLine(t *testing.T) {
 	require.Equal(t, pix.Settled, p.State)
 }
 
+// So many lines are no orphans: nothing is asked about them. What people resolve is not counted as open.
+func TestTooManyLinesAreOnlyListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for n := range 3 {
+		w.there(n, pix.In, time.Now().Add(-30*time.Minute))
+	}
+	stop := w.lead(func(c *reconciliation.Config) { c.Active, c.EntriesMost = true, 3 })
+	a := w.until(store.ReconciliationCompared)
+	require.Never(t, func() bool { w.send(); return w.questions(iso20022.AnswerEntry) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	require.NoError(t, devtest.PostgresServer(t).Exec(t.Context(), w.database,
+		"UPDATE reconciliation_lines SET resolution = 'explained', resolved_at = now() WHERE payment_id LIKE '%0'"))
+	w.eventually("the others to be asked about", func() bool { return w.questions(iso20022.AnswerEntry) == 2 })
+	require.ErrorIs(t, stop(), context.Canceled)
+	require.Equal(t, []string{"missing_here explained", "1 missing_here", "2 missing_here"}, w.lines(a.ID))
+	require.EqualValues(t, 2, w.latest().Unresolved)
+}
+
 // A file that is not what was announced is not taken, and asked for again; the third time is the last.
 func TestAFileWithAnotherHashIsRefused(t *testing.T) {
 	t.Parallel()
@@ -276,11 +294,11 @@ func TestAnOperatorAsksForAPeriod(t *testing.T) {
 func TestConfigIsJudged(t *testing.T) {
 	t.Parallel()
 	_, err := reconciliation.New(reconciliation.Config{
-		Every: time.Second, Longest: 1, Look: 1, Asks: -1, EntryAsks: 101, EntriesAtOnce: 1001, Tolerance: time.Minute, MaxText: -1, Channel: "x",
+		Every: time.Second, Longest: 1, Look: 1, Asks: -1, EntryAsks: 101, EntriesAtOnce: 1001, EntriesMost: -1, Tolerance: time.Minute, MaxText: -1, Channel: "x",
 	}, reconciliation.Deps{})
 	for _, says := range []string{
 		"leadership is empty", "version is empty", "ISPB", `channel "x"`, "Longest is 1ns", "Look is 1ns", "Asks is -1", "EntryAsks is 101",
-		"EntriesAtOnce is 1001", "tolerance is 1m0s", "MaxText is -1",
+		"EntriesAtOnce is 1001", "EntriesMost is -1", "tolerance is 1m0s", "MaxText is -1",
 	} {
 		require.ErrorContains(t, err, says)
 	}
