@@ -20,7 +20,7 @@ var spiType = regexp.MustCompile(`^([a-z]{4}\.[0-9]{3})\.spi\.[0-9]+\.[0-9]+$`)
 // which the body is no well-formed SPI envelope: not UTF-8, elements that do not match,
 // an entity or a document type of its own, nesting above 64, no MsgDefIdr.
 func messageType(body []byte) (string, error) {
-	s := scanner{in: bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))}
+	s := scanner{in: bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")), open: make([][]byte, 0, maxDepth)}
 	if err := s.run(); err != nil {
 		return "", fmt.Errorf("malformed XML at byte %d: %w", s.at, err)
 	}
@@ -109,18 +109,51 @@ func (s *scanner) text(t []byte) error {
 // characters refuses control characters and entities that XML does not define by itself.
 func characters(t []byte) error {
 	for i, c := range t {
-		switch {
-		case c < 0x20 && c != '\t' && c != '\n' && c != '\r':
+		if class[c]&special == 0 {
+			continue
+		}
+		if c != '&' {
 			return fmt.Errorf("control character %#x", c)
-		case c == '&' && !entity.Match(t[i:min(len(t), i+12)]):
+		}
+		if !entity.Match(t[i:min(len(t), i+12)]) {
 			return errors.New("undefined entity")
 		}
 	}
 	return nil
 }
 
+// What a byte may be: a scan that looks each one up takes a quarter of the time of one that compares.
+const (
+	nameStart = 1 << iota // of an element or attribute
+	nameRest
+	space
+	special // in a text: a control character or the beginning of an entity
+)
+
+var class = func() (table [256]uint8) {
+	for i := range table {
+		switch c := byte(i); {
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == ':' || c >= utf8.RuneSelf:
+			table[i] = nameStart | nameRest
+		case c >= '0' && c <= '9' || c == '-' || c == '.':
+			table[i] = nameRest
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			table[i] = space
+		case c < ' ' || c == '&':
+			table[i] = special
+		}
+	}
+	return table
+}()
+
 func (s *scanner) markup() error {
 	rest := s.in[s.at:]
+	if len(rest) > 1 && rest[1] != '!' && rest[1] != '?' {
+		if rest[1] == '/' {
+			return s.endTag(rest)
+		}
+		return s.startTag(rest)
+	}
 	switch {
 	case bytes.HasPrefix(rest, []byte("<!--")):
 		return s.skip("<!--", "-->")
@@ -133,8 +166,6 @@ func (s *scanner) markup() error {
 		return errors.New("document type declarations are not allowed")
 	case bytes.HasPrefix(rest, []byte("<?")):
 		return s.skip("<?", "?>")
-	case bytes.HasPrefix(rest, []byte("</")):
-		return s.endTag(rest)
 	default:
 		return s.startTag(rest)
 	}
@@ -154,7 +185,10 @@ func (s *scanner) endTag(rest []byte) error {
 	if end < 0 {
 		return errors.New("tag is not closed")
 	}
-	name := bytes.TrimRight(rest[2:end], " \t\r\n")
+	name := rest[2:end]
+	for len(name) > 0 && class[name[len(name)-1]]&space != 0 {
+		name = name[:len(name)-1]
+	}
 	if len(s.open) == 0 || !bytes.Equal(name, s.open[len(s.open)-1]) {
 		return fmt.Errorf("end of %.40q does not match", name)
 	}
@@ -258,21 +292,18 @@ func attribute(in []byte) (used int, err error) {
 
 func spaceLen(in []byte) int {
 	n := 0
-	for n < len(in) && (in[n] == ' ' || in[n] == '\t' || in[n] == '\r' || in[n] == '\n') {
+	for n < len(in) && class[in[n]]&space != 0 {
 		n++
 	}
 	return n
 }
 
 func nameLen(in []byte) int {
-	n := 0
-	for n < len(in) {
-		c := in[n]
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == ':' || c >= utf8.RuneSelf
-		later := c >= '0' && c <= '9' || c == '-' || c == '.'
-		if !letter && (n == 0 || !later) {
-			break
-		}
+	if len(in) == 0 || class[in[0]]&nameStart == 0 {
+		return 0
+	}
+	n := 1
+	for n < len(in) && class[in[n]]&nameRest != 0 {
 		n++
 	}
 	return n
