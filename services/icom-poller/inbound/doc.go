@@ -47,7 +47,8 @@
 // Publishing stands beside the loop and never holds it up. Each stream has a short queue of
 // fresh rows in memory. When it overflows its rows are dropped, they are in the table
 // anyway, and the stream has a gap: before anything younger, what the table holds is
-// published, in order. The same reading of the table every 30 s republishes what a dead
+// published, in order. The table is told of many publications at once, and always before it
+// is read for what is not published. The same reading of the table every 30 s republishes what a dead
 // replica left, and a sweep every minute sends again what was published and is not done, less
 // and less often and for ever. Only a fault of a message itself buries it: its consumer's
 // verdict, or the bus that can never take it.

@@ -288,6 +288,7 @@ type fakeStore struct {
 	dead  []store.Poison
 	terms map[int]int64
 	curs  map[int]string
+	marks []int // how many rows each call marked as published
 }
 
 type row struct {
@@ -421,8 +422,16 @@ func (s *fakeStore) mark(ids []int64, f func(*row)) error {
 }
 
 func (s *fakeStore) MarkPublished(_ context.Context, ids []int64) error {
-	return s.mark(ids, func(r *row) { r.published = time.Now() })
+	if err := s.mark(ids, func(r *row) { r.published = time.Now() }); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks = append(s.marks, len(ids))
+	return nil
 }
+
+func (s *fakeStore) marked() []int { s.mu.Lock(); defer s.mu.Unlock(); return slices.Clone(s.marks) }
 
 func (s *fakeStore) Republished(_ context.Context, stuck []store.Stored) error {
 	var ids []int64

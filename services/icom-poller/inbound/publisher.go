@@ -76,10 +76,12 @@ type Publisher struct {
 
 	mu       sync.Mutex
 	queues   map[stream]*queue
-	progress chan struct{} // closed and replaced when rows leave the queues
+	unmarked []int64       // rows that the bus has and the table does not know to be published
+	progress chan struct{} // closed and replaced when rows leave the queues or are marked
 
 	// Only Run's goroutine uses these.
 	republish, sweep, counted clock.Reading // when they were last done
+	markSince                 clock.Reading // since when there is something unmarked
 	failing                   bool
 }
 
@@ -174,8 +176,12 @@ func (p *Publisher) report(err error) {
 
 func (p *Publisher) untilDue() time.Duration {
 	now := p.clk.Now()
-	return max(0, min(p.cfg.RepublishEvery-now.Elapsed(p.republish), p.cfg.RepublishEvery-now.Elapsed(p.counted),
-		p.cfg.SweepEvery-now.Elapsed(p.sweep)))
+	due := min(p.cfg.RepublishEvery-now.Elapsed(p.republish), p.cfg.RepublishEvery-now.Elapsed(p.counted),
+		p.cfg.SweepEvery-now.Elapsed(p.sweep))
+	if len(p.unmarked) > 0 {
+		due = min(due, p.cfg.MarkAfter-now.Elapsed(p.markSince))
+	}
+	return max(0, due)
 }
 
 // work counts what is open, whatever becomes of the rest, and publishes.
@@ -209,7 +215,7 @@ func (p *Publisher) carryDue(ctx context.Context) error {
 			}
 		}
 		n, err := p.carryFresh(ctx)
-		if err != nil {
+		if err = errors.Join(err, p.markDue(ctx)); err != nil {
 			return err
 		}
 		if n == 0 && !p.anyGap() {
@@ -248,7 +254,7 @@ func (p *Publisher) carryFresh(ctx context.Context) (int, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	return len(rows), p.carry(ctx, "fresh", rows, p.markPublished)
+	return len(rows), p.carry(ctx, "fresh", rows, p.markLater)
 }
 
 // take returns the oldest rows of each stream without removing them.
@@ -269,12 +275,15 @@ func (p *Publisher) take() []store.Stored {
 // younger rows of a stream with a gap may follow from memory.
 func (p *Publisher) carryBacklog(ctx context.Context, age time.Duration) error {
 	for {
+		if err := p.mark(ctx); err != nil {
+			return err
+		}
 		seen := p.gapsSeen()
 		rows, err := p.out.Backlog.Unpublished(ctx, age, p.cfg.BatchRows)
 		if err != nil {
 			return fmt.Errorf("reading the backlog: %w", err)
 		}
-		if err := p.carry(ctx, "table", rows, p.markPublished); err != nil {
+		if err := p.carry(ctx, "table", rows, p.markLater); err != nil {
 			return err
 		}
 		if len(rows) == p.cfg.BatchRows {
@@ -312,7 +321,7 @@ func (p *Publisher) closeGaps(seen map[stream]int) {
 }
 
 // carry publishes rows, notes what arrived and takes it out of memory. The table is told
-// last: if that fails a row is published once more later, which consumers can bear.
+// last: if that never happens a row is published once more later, which consumers can bear.
 func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored, note func(context.Context, []store.Stored) error) error {
 	if len(rows) == 0 {
 		return nil
@@ -347,14 +356,6 @@ func (p *Publisher) carry(ctx context.Context, from string, rows []store.Stored,
 		err = fmt.Errorf("noting what was published: %w", err)
 	}
 	return errors.Join(failed, err)
-}
-
-func (p *Publisher) markPublished(ctx context.Context, rows []store.Stored) error {
-	ids := make([]int64, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
-	}
-	return p.out.Backlog.MarkPublished(ctx, ids)
 }
 
 // again marks rows that were published before: they must pass the bus's window of duplicates.
@@ -405,11 +406,11 @@ func (p *Publisher) moved() {
 	p.progress = make(chan struct{})
 }
 
-// flush waits until memory holds nothing to publish.
+// flush waits until memory holds nothing to publish and nothing to mark.
 func (p *Publisher) flush(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		rows, gaps, progress := 0, 0, p.progress
+		rows, gaps, unmarked, progress := 0, 0, len(p.unmarked), p.progress
 		for _, q := range p.queues {
 			rows += len(q.rows)
 			if q.gap {
@@ -417,13 +418,13 @@ func (p *Publisher) flush(ctx context.Context) error {
 			}
 		}
 		p.mu.Unlock()
-		if rows == 0 && gaps == 0 {
+		if rows == 0 && gaps == 0 && unmarked == 0 {
 			return nil
 		}
 		select {
 		case <-progress:
 		case <-ctx.Done():
-			return fmt.Errorf("%d rows and %d streams are left to the table: %w", rows, gaps, ctx.Err())
+			return fmt.Errorf("%d rows and %d streams are left to the table, %d rows unmarked: %w", rows, gaps, unmarked, ctx.Err())
 		}
 	}
 }

@@ -15,6 +15,9 @@ type PublisherConfig struct {
 	QueueRows int
 	// BatchRows bounds what is published at once; the bus must be able to have as many in flight. Default 256.
 	BatchRows int
+	// MarkAfter is how long a published row may wait until the table is told; BatchRows of them do not wait. It is much
+	// shorter than RepublishAge, after which others publish what is not marked. Default 100 ms, at most half of RepublishAge.
+	MarkAfter time.Duration
 	// PublishTimeout bounds one batch. Default 10 s.
 	PublishTimeout time.Duration
 	// RepublishEvery is the period of the look for what nobody published, RepublishAge how
@@ -50,6 +53,7 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 	def(&c.PublishTimeout, 10*time.Second)
 	def(&c.RepublishEvery, 30*time.Second)
 	def(&c.RepublishAge, 5*time.Second)
+	def(&c.MarkAfter, min(100*time.Millisecond, c.RepublishAge/2))
 	def(&c.SweepEvery, time.Minute)
 	def(&c.StuckAge, 5*time.Minute)
 	def(&c.StuckMost, max(time.Hour, c.StuckAge))
@@ -62,6 +66,10 @@ func (c PublisherConfig) validate() error {
 	var errs []error
 	if shortest := min(c.PublishTimeout, c.RepublishEvery, c.RepublishAge, c.SweepEvery, c.StuckAge, c.BackoffFirst); shortest <= 0 {
 		errs = append(errs, fmt.Errorf("publisher has a time of %v, want more than zero", shortest))
+	}
+	if c.MarkAfter < 0 || c.MarkAfter > c.RepublishAge/2 {
+		errs = append(errs, fmt.Errorf("publisher marks after %v, want at most half of the %v after which others publish what is not marked",
+			c.MarkAfter, c.RepublishAge))
 	}
 	if c.StuckMost < c.StuckAge || c.BackoffMost < c.BackoffFirst {
 		errs = append(errs, fmt.Errorf("publisher repeats after %v to %v and backs off %v to %v, want the first of each at most the second",
