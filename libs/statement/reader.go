@@ -192,12 +192,10 @@ func (s *Reader) finish(line string) error {
 		return &FileError{Line: s.line, Reason: fmt.Sprintf("the trailer has debits of %s and credits of %s, the records come to %s and %s",
 			t.debits, t.credits, s.debits, s.credits)}
 	}
-	switch _, err := s.readLine(); {
-	case err == nil:
-		return &FileError{Line: s.line, Reason: "there is more after the trailer"}
-	default:
+	if _, err := s.readLine(); err != nil {
 		return err // io.EOF, after the archive's checksum was compared
 	}
+	return &FileError{Line: s.line, Reason: "there is more after the trailer"}
 }
 
 // readLine returns a line without its end.

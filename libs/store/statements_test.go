@@ -202,6 +202,14 @@ func TestATermThatEndsWhileImporting(t *testing.T) {
 		file.Reason = "why"
 		require.ErrorIs(t, a.files.Refuse(t.Context(), old, file), store.ErrStaleTerm)
 	}
+	// Nobody imports in its place: what it read is whole, and still not its to write.
+	_, _, err := a.files.ImportEntries(t.Context(), a.by, entriesFile("c", 20), listed(20, func(i int) error {
+		if i == 19 {
+			a.reign(t, "c")
+		}
+		return nil
+	}))
+	require.ErrorIs(t, err, store.ErrStaleTerm)
 	files, entries, _, objects := a.rows(t)
 	require.Equal(t, []int{2, 40, 2}, []int{files, entries, objects})
 }

@@ -3,6 +3,7 @@ package fileimport_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,8 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-
-	"log/slog"
 
 	"github.com/cabine-pix/cabine/libs/bucket"
 	"github.com/cabine-pix/cabine/libs/clock"
@@ -33,9 +32,10 @@ func BenchmarkImportOfAGigabyte(b *testing.B) { benchmarkImport(b, 1<<30) }
 func BenchmarkImportOfAMillion(b *testing.B) { benchmarkImport(b, 1_000_000*lineLength) }
 
 // lineLength is that of an entry, with its end.
-const lineLength = 87
+const lineLength = 85
 
 func benchmarkImport(b *testing.B, text int) {
+	b.Helper()
 	dsn := devtest.Postgres(b)
 	require.NoError(b, store.Migrate(b.Context(), dsn))
 	db, err := store.Open(b.Context(), store.Config{URL: dsn, Application: "test"})
@@ -69,7 +69,7 @@ func benchmarkImport(b *testing.B, text int) {
 		}, time.Hour, 50*time.Millisecond)
 		b.StopTimer()
 		cancel()
-		<-ended
+		require.ErrorIs(b, <-ended, context.Canceled)
 		require.NoError(b, from.Close())
 		b.ReportMetric(float64(records), "entries")
 		b.ReportMetric(float64(size)/(1<<20), "text_MiB")

@@ -60,11 +60,21 @@ func (c Config) Validate() error {
 	if _, err := pix.ParseISPB(string(c.ISPB)); err != nil {
 		errs = append(errs, err)
 	}
-	if c.Every < time.Millisecond || c.Expected < time.Millisecond {
-		errs = append(errs, fmt.Errorf("Every is %v and Expected is %v, want at least 1ms", c.Every, c.Expected))
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"Every", c.Every}, {"Expected", c.Expected}} {
+		if f.d < time.Millisecond {
+			errs = append(errs, fmt.Errorf("%s is %v, want at least 1ms", f.name, f.d))
+		}
 	}
-	if c.MaxSize < 1 || c.MaxText < 1 {
-		errs = append(errs, fmt.Errorf("MaxSize is %d and MaxText is %d, want at least 1", c.MaxSize, c.MaxText))
+	for _, f := range []struct {
+		name string
+		n    int64
+	}{{"MaxSize", c.MaxSize}, {"MaxText", c.MaxText}} {
+		if f.n < 1 {
+			errs = append(errs, fmt.Errorf("%s is %d, want at least 1", f.name, f.n))
+		}
 	}
 	return errors.Join(errs...)
 }
