@@ -1,4 +1,4 @@
--- A period's settlements are found by their time. Built beside the writers; what an attempt that failed left behind is dropped first.
+-- A period's settlements are found by their time. Built beside the writers: locks none of them; what an attempt that failed left is dropped first.
 -- +goose NO TRANSACTION
 
 -- +goose Up
