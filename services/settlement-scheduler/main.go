@@ -1,5 +1,6 @@
-// Command settlement-scheduler turns what settled into obligations, on every replica, and keeps their cycles, on one. See
-// packages obligation, cycle, republish and schedule for its rules.
+// Command settlement-scheduler turns what settled into obligations and what the core publishes into orders, on every replica;
+// on the one that leads it keeps cycles, imports the bank's files, compares our books with them, and ends what is old. See
+// packages obligation, coreevent, cycle, republish, fileimport, reconciliation and schedule for its rules.
 package main
 
 import "github.com/cabine-pix/cabine/services/internal/core"

@@ -28,7 +28,8 @@ func at(t *testing.T, text string) time.Time {
 	return v
 }
 
-func TestWindows(t *testing.T) {
+// What settles at an instant is in one window, and the window is of the banking day on which it ends.
+func TestAnInstantIsInTheWindowThatEndsNext(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		ends                      []string

@@ -524,7 +524,7 @@ func TestWhatIsOverdue(t *testing.T) {
 }
 
 // Without a bucket nothing is done, and that is said. A configuration that does not fit is named.
-func TestConfiguration(t *testing.T) {
+func TestConfigIsJudged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := &replica{w: w, reg: prometheus.NewRegistry()}

@@ -47,7 +47,8 @@
 // In the mode observe lines are only listed. In the mode active the SPI is asked about each but the doubled ones (camt.060 for
 // one entry), and the answer settles what it may, in payments: an open payment, and a credit that we did not know and that was
 // asked about here. A debit that we do not know is never booked: it is listed, and its alarm says that somebody may have
-// sent money in our name. With EntriesMost open lines nothing is asked: that is no orphan but another fault. A line has its resolution once our books and the SPI say the same; until then it is open, and counted.
+// sent money in our name. With EntriesMost open lines nothing is asked: that is no orphan but another fault. A line has its
+// resolution once our books and the SPI say the same; until then it is open, and counted.
 //
 // # The balance
 //
