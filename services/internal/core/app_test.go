@@ -18,6 +18,7 @@ import (
 
 	"github.com/cabine-pix/cabine/libs/bus"
 	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/devstack"
 	"github.com/cabine-pix/cabine/libs/devstack/devtest"
 	"github.com/cabine-pix/cabine/libs/leader"
 	"github.com/cabine-pix/cabine/libs/store"
@@ -105,6 +106,49 @@ func TestEveryMeansOnRealServers(t *testing.T) {
 	app.RequireStop()
 	<-w.ended
 	runner.Disarm()
+}
+
+// A Redis that does not answer, from the beginning or since a leadership began, costs a stop some seconds and does not make it
+// fail: what was not given back ends by itself.
+func TestStopWhileRedisDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	for name, since := range map[string]bool{"never answered": false, "since it led": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := devtest.Proxy(t, devtest.OwnRedis(t, devstack.RedisOptions{}).Addr())
+			dsn := devtest.Postgres(t)
+			require.NoError(t, store.Migrate(t.Context(), dsn))
+			cfg := defaults()
+			host, port, err := net.SplitHostPort(proxy.Addr())
+			require.NoError(t, err)
+			cfg.Redis.Host = host
+			cfg.Redis.Port, err = strconv.Atoi(port)
+			require.NoError(t, err)
+			cfg.Postgres.URL, cfg.Admin.Listen, cfg.Replica = dsn, "127.0.0.1:0", "a"
+			cfg.Lease.NoReplicas = true
+			cfg.Lease.TTL, cfg.Lease.LongestTTL, cfg.Lease.BankHold, cfg.Lease.ReceiveTimeout = 4*time.Second, 4*time.Second, time.Second, 500*time.Millisecond
+			cfg.Lease.UserTimeout, cfg.Lease.Heartbeat = 100*time.Millisecond, 500*time.Millisecond
+			runner := newRunner(cfg.Stop)
+			var elector *leader.Elector
+			app := fxtest.New(t, core.App(core.NewIdentity("sample", "1", "a"), config{cfg}, quiet(), runner, func(c config) fx.Option {
+				return fx.Options(
+					core.Redis(c.Redis), core.Leases(c.Lease), core.Postgres(c.Postgres), core.Leadership(),
+					fx.Provide(func(e *core.Electors) (*leader.Elector, error) { return e.New("test") }),
+					fx.Populate(&elector),
+				)
+			}))
+			if !since {
+				proxy.Blackhole(devstack.Both)
+			}
+			app.RequireStart()
+			if since {
+				require.Eventually(t, func() bool { _, leads := elector.Term(); return leads }, 30*time.Second, 10*time.Millisecond)
+				proxy.Blackhole(devstack.Both)
+			}
+			app.RequireStop()
+			runner.Disarm()
+		})
+	}
 }
 
 // sorted puts two names whose order does not matter into that of the arguments.

@@ -73,8 +73,9 @@ func Leases(cfg LeaseConfig) fx.Option {
 			if err != nil {
 				return nil, Misconfigured(err)
 			}
-			r.Add(Part{Name: "leases", Stage: Renewing, Budget: 2 * time.Second, Run: k.Run})
-			r.Add(Part{Name: "redis check", Stage: Renewing, Budget: time.Second, Run: func(ctx context.Context) error {
+			// A call under way ends by its own limit, and what is given back then is a second one.
+			r.Add(Part{Name: "leases", Stage: Renewing, Budget: 2*cfg.RenewTimeout + time.Second, Run: k.Run})
+			r.Add(Part{Name: "redis check", Stage: Renewing, Budget: cfg.RenewTimeout + 500*time.Millisecond, Run: func(ctx context.Context) error {
 				return checkRedis(ctx, client, k.Timing(), clk, log)
 			}})
 			return k, nil
