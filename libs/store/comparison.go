@@ -120,13 +120,19 @@ func (r *Reconciliations) judgeBalance(ctx context.Context, tx *Tx, last db.Reco
 // ErrStaleTerm: nothing was written.
 func (r *Reconciliations) Resolve(ctx context.Context, by Reign, id int64) (int64, error) {
 	var n int64
-	err := r.terms.InTx(ctx, by, func(ctx context.Context, tx *Tx) (err error) {
+	err := r.db.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		if err = r.terms.isNewest(ctx, tx, by); err != nil {
+			return err
+		}
 		if n, err = r.q.ResolveLines(ctx, tx.tx, id); err != nil {
 			return translate("resolve", err)
 		}
 		// Also those that people resolved.
-		_, err = r.q.CountUnresolved(ctx, tx.tx, id)
-		return translate("resolve", err)
+		if _, err = r.q.CountUnresolved(ctx, tx.tx, id); err != nil {
+			return translate("resolve", err)
+		}
+		// Last, as in Compare: its time grows with the lines.
+		return r.terms.GuardTx(ctx, tx, by.Name, by.Term)
 	})
 	return n, err
 }
@@ -217,7 +223,14 @@ type Agreement struct {
 	Age  time.Duration
 	// Open counts the lines of all that have no resolution.
 	Open map[Finding]int64
+	// Difference is the last balance that was judged, less what it should be, in centavos.
+	Difference int64
+	// Flawed is how many of the last 24 comparisons were with a file that had a flaw, which their Reason tells.
+	Flawed int64
 }
+
+// lookedBack is how many comparisons are looked at for flaws: a day of the default.
+const lookedBack = 24
 
 // Agreement reads only what is open, and the newest: fit for a metric.
 func (r *Reconciliations) Agreement(ctx context.Context) (Agreement, error) {
@@ -230,6 +243,11 @@ func (r *Reconciliations) Agreement(ctx context.Context) (Agreement, error) {
 		for _, c := range counts {
 			a.Open[Finding(c.Finding)] = c.Count
 		}
+		flaws, err := r.q.AccountFlaws(ctx, conn, lookedBack)
+		if err != nil {
+			return err
+		}
+		a.Difference, a.Flawed = flaws.Difference, flaws.Flawed
 		last, err := r.q.LastComparison(ctx, conn)
 		if err = translate("last comparison", err); errors.Is(err, ErrNotFound) {
 			return nil

@@ -10,6 +10,28 @@ import (
 	"time"
 )
 
+const accountFlaws = `-- name: AccountFlaws :one
+SELECT coalesce((SELECT (b.balance - b.balance_expected)::bigint FROM reconciliations AS b
+           WHERE b.id > 0 AND b.balance_expected IS NOT NULL ORDER BY b.id DESC LIMIT 1), 0)::bigint AS difference,
+       (SELECT count(*) FROM (
+           SELECT c.reason FROM reconciliations AS c WHERE c.id > 0 AND c.state = 'compared' ORDER BY c.id DESC LIMIT $1::integer
+       ) AS latest WHERE latest.reason <> '')::bigint AS flawed
+`
+
+type AccountFlawsRow struct {
+	Difference int64
+	Flawed     int64
+}
+
+// The difference of the last balance that was judged, and how many of the last comparisons were with a file that had a flaw.
+// Index: reconciliations_pkey.
+func (q *Queries) AccountFlaws(ctx context.Context, db DBTX, atMost int32) (AccountFlawsRow, error) {
+	row := db.QueryRow(ctx, accountFlaws, atMost)
+	var i AccountFlawsRow
+	err := row.Scan(&i.Difference, &i.Flawed)
+	return i, err
+}
+
 const addReconciliationQuestions = `-- name: AddReconciliationQuestions :exec
 INSERT INTO reconciliation_questions (operation_id, reconciliation_id, subject, payment_id)
 SELECT unnest($1::bigint[]), $2, unnest($3::text[]), nullif(unnest($4::text[]), '')
@@ -212,7 +234,7 @@ func (q *Queries) CloseComparison(ctx context.Context, db DBTX, arg CloseCompari
 
 const compareEntries = `-- name: CompareEntries :execrows
 WITH theirs AS (
-    SELECT e.payment_id::text AS payment_id, count(*) FILTER (WHERE e.file_id = $2::bigint) AS entries,
+    SELECT e.payment_id::text AS payment_id, CASE WHEN bool_or(e.file_id = $2::bigint) THEN count(*) ELSE 0 END AS entries,
            min(e.amount) AS amount, max(e.amount) AS most, min(e.direction::text) AS direction, max(e.direction::text) AS last_direction,
            min(e.counterparty::text) AS counterparty, max(e.counterparty::text) AS last_counterparty,
            min(e.settled_at) AS settled_at, max(e.settled_at) AS last_settled_at
@@ -277,7 +299,8 @@ type CompareEntriesParams struct {
 }
 
 // What settled around a border may be on either side of it: ours is taken a tolerance earlier, theirs of the file before as
-// well, so that each is met once. What is not met, or not alike, is looked up by its key, whenever it settled here.
+// well, so that each is met once. What the file before has too is there twice, as no instant is in both. What is not met, or not
+// alike, is looked up by its key, whenever it settled here.
 // Index: statement_entries_pkey, statement_entries_payment, payments_settled, payments_pkey, reconciliation_lines_pkey.
 func (q *Queries) CompareEntries(ctx context.Context, db DBTX, arg CompareEntriesParams) (int64, error) {
 	result, err := db.Exec(ctx, compareEntries,
@@ -817,12 +840,14 @@ func (q *Queries) RefusedEntries(ctx context.Context, db DBTX, arg RefusedEntrie
 const resolveLines = `-- name: ResolveLines :execrows
 WITH judged AS (
     SELECT l.payment_id, l.finding, CASE
+        WHEN l.finding <> 'missing_there' AND p.counterparty <> l.their_counterparty THEN ''
         WHEN l.finding = 'missing_here' AND p.amount = l.their_amount AND p.direction = l.their_direction THEN 'settled'
+        WHEN l.finding = 'differing' AND p.amount = l.their_amount AND p.direction = l.their_direction THEN ''
         WHEN l.answer = 'BOOK' AND p.amount = l.answer_amount AND p.direction = l.answer_direction THEN 'confirmed'
         ELSE '' END AS resolution
     FROM reconciliation_lines AS l
     CROSS JOIN LATERAL (
-        SELECT x.state, x.amount, x.direction FROM payments AS x WHERE x.id = l.payment_id OFFSET 0
+        SELECT x.state, x.amount, x.direction, x.counterparty FROM payments AS x WHERE x.id = l.payment_id OFFSET 0
     ) AS p
     WHERE l.reconciliation_id = $1 AND l.resolved_at IS NULL AND l.finding <> 'doubled' AND p.state = 'settled'
 )
@@ -833,7 +858,8 @@ WHERE l.reconciliation_id = $1 AND l.payment_id = judged.payment_id AND l.findin
   AND judged.resolution <> ''
 `
 
-// settled: our books came to what they have. confirmed: asked about it alone, they say what our books say.
+// settled: our books came to what they have. confirmed: asked about it alone, they say what our books say. An answer is about
+// amount and side: it ends no line that differs in the participant, or in nothing but the time.
 // Index: reconciliation_lines_open, payments_pkey, reconciliation_lines_pkey.
 func (q *Queries) ResolveLines(ctx context.Context, db DBTX, reconciliationID int64) (int64, error) {
 	result, err := db.Exec(ctx, resolveLines, reconciliationID)

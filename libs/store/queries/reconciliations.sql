@@ -160,16 +160,19 @@ SET asked = asked + 1, asked_at = now()
 WHERE reconciliation_id = @reconciliation_id AND payment_id = ANY(@payment_ids::text[]) AND finding <> 'doubled';
 
 -- name: ResolveLines :execrows
--- settled: our books came to what they have. confirmed: asked about it alone, they say what our books say.
+-- settled: our books came to what they have. confirmed: asked about it alone, they say what our books say. An answer is about
+-- amount and side: it ends no line that differs in the participant, or in nothing but the time.
 -- Index: reconciliation_lines_open, payments_pkey, reconciliation_lines_pkey.
 WITH judged AS (
     SELECT l.payment_id, l.finding, CASE
+        WHEN l.finding <> 'missing_there' AND p.counterparty <> l.their_counterparty THEN ''
         WHEN l.finding = 'missing_here' AND p.amount = l.their_amount AND p.direction = l.their_direction THEN 'settled'
+        WHEN l.finding = 'differing' AND p.amount = l.their_amount AND p.direction = l.their_direction THEN ''
         WHEN l.answer = 'BOOK' AND p.amount = l.answer_amount AND p.direction = l.answer_direction THEN 'confirmed'
         ELSE '' END AS resolution
     FROM reconciliation_lines AS l
     CROSS JOIN LATERAL (
-        SELECT x.state, x.amount, x.direction FROM payments AS x WHERE x.id = l.payment_id OFFSET 0
+        SELECT x.state, x.amount, x.direction, x.counterparty FROM payments AS x WHERE x.id = l.payment_id OFFSET 0
     ) AS p
     WHERE l.reconciliation_id = @reconciliation_id AND l.resolved_at IS NULL AND l.finding <> 'doubled' AND p.state = 'settled'
 )
@@ -225,6 +228,15 @@ WHERE id > 0 AND state = 'compared'
 ORDER BY id DESC
 LIMIT 1;
 
+-- name: AccountFlaws :one
+-- The difference of the last balance that was judged, and how many of the last comparisons were with a file that had a flaw.
+-- Index: reconciliations_pkey.
+SELECT coalesce((SELECT (b.balance - b.balance_expected)::bigint FROM reconciliations AS b
+           WHERE b.id > 0 AND b.balance_expected IS NOT NULL ORDER BY b.id DESC LIMIT 1), 0)::bigint AS difference,
+       (SELECT count(*) FROM (
+           SELECT c.reason FROM reconciliations AS c WHERE c.id > 0 AND c.state = 'compared' ORDER BY c.id DESC LIMIT @at_most::integer
+       ) AS latest WHERE latest.reason <> '')::bigint AS flawed;
+
 -- name: UnresolvedCounts :many
 -- It reads what is open alone.
 -- Index: reconciliation_lines_open.
@@ -257,10 +269,11 @@ LIMIT 1;
 
 -- name: CompareEntries :execrows
 -- What settled around a border may be on either side of it: ours is taken a tolerance earlier, theirs of the file before as
--- well, so that each is met once. What is not met, or not alike, is looked up by its key, whenever it settled here.
+-- well, so that each is met once. What the file before has too is there twice, as no instant is in both. What is not met, or not
+-- alike, is looked up by its key, whenever it settled here.
 -- Index: statement_entries_pkey, statement_entries_payment, payments_settled, payments_pkey, reconciliation_lines_pkey.
 WITH theirs AS (
-    SELECT e.payment_id::text AS payment_id, count(*) FILTER (WHERE e.file_id = @file_id::bigint) AS entries,
+    SELECT e.payment_id::text AS payment_id, CASE WHEN bool_or(e.file_id = @file_id::bigint) THEN count(*) ELSE 0 END AS entries,
            min(e.amount) AS amount, max(e.amount) AS most, min(e.direction::text) AS direction, max(e.direction::text) AS last_direction,
            min(e.counterparty::text) AS counterparty, max(e.counterparty::text) AS last_counterparty,
            min(e.settled_at) AS settled_at, max(e.settled_at) AS last_settled_at
