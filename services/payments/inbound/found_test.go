@@ -178,7 +178,7 @@ func TestACreditThatOnlyTheBankKnowsIsBooked(t *testing.T) {
 	debit := e2e(t, us)
 	asked := w.askAbout(r, string(debit))
 	ours := notification(t, debit, iso20022.Debit, iso20022.Booked, "", "")
-	ours.Notifications[0].ID = asked
+	ours.Notifications[0].ID, ours.Notifications[0].Details.DebtorAgent = asked, us
 	w.handle(w.receive(ours))
 	nameless := transfer(t)
 	nameless.DebtorAgent = ""

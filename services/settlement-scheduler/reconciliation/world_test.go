@@ -122,10 +122,12 @@ func (w *world) handle(rw http.ResponseWriter, r *http.Request) {
 	hash, _ := statement.Hash(r.URL.Path)
 	content, ok := w.served[hash]
 	switch {
+	case path.Dir(r.URL.Path) == "/elsewhere":
+		_, _ = rw.Write(content)
 	case path.Dir(r.URL.Path) != "/api/v1/download/"+string(us)+"/extrato", r.Header.Get("Accept") != "*/*":
 		rw.WriteHeader(http.StatusNotAcceptable)
 	case w.status == http.StatusFound:
-		http.Redirect(rw, r, "/elsewhere", http.StatusFound)
+		http.Redirect(rw, r, "/elsewhere/"+path.Base(r.URL.Path), http.StatusFound)
 	case w.status == http.StatusPartialContent:
 		rw.Header().Set("Content-Length", fmt.Sprint(len(content)))
 		_, _ = rw.Write(content[:len(content)/2])
