@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,35 +57,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		Stream: bus.StreamSettlement, Durable: bus.ConsumerSettlement,
 		MaxHeld: 2 * w.cfg.Workers * w.cfg.Batch, DrainTimeout: w.cfg.DrainTimeout,
 	})
-	working := context.WithoutCancel(ctx)
-	var hands sync.WaitGroup
-	for range w.cfg.Workers {
-		hands.Go(func() {
-			for held := range sub.Deliveries() {
-				w.write(working, w.more(sub, held))
-			}
-		})
-	}
-	err := sub.Run(ctx)
-	hands.Wait()
-	return err
-}
-
-// more takes what is there beside the first.
-func (w *Worker) more(sub *bus.Subscription, first *bus.Held) []*bus.Held {
-	batch := []*bus.Held{first}
-	for len(batch) < w.cfg.Batch {
-		select {
-		case held, open := <-sub.Deliveries():
-			if !open {
-				return batch
-			}
-			batch = append(batch, held)
-		default:
-			return batch
-		}
-	}
-	return batch
+	return sub.RunBatches(ctx, w.cfg.Workers, w.cfg.Batch, w.write)
 }
 
 // write writes a batch and answers each of its deliveries.
