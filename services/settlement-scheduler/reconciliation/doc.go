@@ -9,7 +9,7 @@
 // # Periods
 //
 //	schedule   from where the last one ended to Grace before now, every hour
-//	deploy     the same, at once, when the program's version is another than that of the last one
+//	deploy     the same, at once, when the program's version is another than that of the last one; a period has twice Tolerance
 //	day        a day of São Paulo as a whole, once, after it ended
 //	manual     any period: a row that an operator inserts
 //
@@ -40,7 +40,7 @@
 //	                that we accepted and were never told about, one that we sent and never heard of, a debit that is not ours
 //	missing_there   we have it as settled, the bank has no entry
 //	differing       another amount, side, participant, or time by more than Tolerance
-//	doubled         the bank has several entries
+//	doubled         the bank has several entries, also on both sides of a border
 //
 // A payment is compared by the SPI's time of settlement. What settles around a border is found on either side of it.
 //
@@ -48,7 +48,8 @@
 // one entry), and the answer settles what it may, in payments: an open payment, and a credit that we did not know and that was
 // asked about here. A debit that we do not know is never booked: it is listed, and its alarm says that somebody may have
 // sent money in our name. With EntriesMost open lines nothing is asked: that is no orphan but another fault. A line has its
-// resolution once our books and the SPI say the same; until then it is open, and counted.
+// resolution once our books and the SPI say the same; until then it is open, and counted. What differs in the participant or in
+// the time alone is none of the answer's, and stays.
 //
 // # The balance
 //
@@ -60,10 +61,11 @@
 //
 //   - The term is over: nothing was written, and the leadership ends (store.ErrStaleTerm).
 //   - No answer within AnswerWithin, the file host away for FetchWithin, a file with another hash, of another account or
-//     period, refused by or too late for the importer: asked again by a new question; the answer to an old one counts too.
+//     period (also one that we have), refused by or too late for the importer: asked again by a new question; the answer to an
+//     old one counts too.
 //   - After Asks questions: failed, with its reason, a metric and an alarm. The chain takes the period up again after Every.
 //   - A file with records that could not be read, or with another number of entries than was announced: compared, and its
-//     reason says so.
+//     reason says so, with a metric and an alarm.
 //
 // Logs have counts and no line.
 package reconciliation

@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/cabine-pix/cabine/libs/clock"
+	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/statement"
 	"github.com/cabine-pix/cabine/libs/store"
 )
@@ -18,6 +20,14 @@ import (
 type untrustedError struct{ why string }
 
 func (e *untrustedError) Error() string { return e.why }
+
+// anotherPeriod: a file of another period says nothing of this one, also if we have it already.
+const anotherPeriod = "the file is not of the account and the period that were asked for"
+
+// isOf reports that a file is of the account and the period that a reconciliation asked for.
+func (r *Reconciler) isOf(a store.Reconciliation, ispb pix.ISPB, from, to time.Time) bool {
+	return ispb == r.cfg.ISPB && from.Equal(a.From) && to.Equal(a.To)
+}
 
 // hashOf reads the hash of a file from what the camt.052 says: the one word of 64 hexadecimal digits in it.
 func hashOf(info string) (string, bool) {
@@ -47,11 +57,14 @@ func (r *Reconciler) fetch(ctx context.Context, by store.Reign, a store.Reconcil
 	if !ok {
 		return r.again(ctx, by, a, "the answer names no hash")
 	}
-	if _, err := r.deps.Files.Get(ctx, store.EntriesFile, hash); !errors.Is(err, store.ErrNotFound) {
-		if err != nil {
-			return fmt.Errorf("looking for the file: %w", err)
-		}
-		return r.brought(ctx, by, a) // an earlier look, or another period, brought it
+	known, err := r.deps.Files.Get(ctx, store.EntriesFile, hash)
+	switch {
+	case err == nil && !r.isOf(a, known.ISPB, known.From, known.To):
+		return r.again(ctx, by, a, anotherPeriod)
+	case err == nil:
+		return r.brought(ctx, by, a) // an earlier look, or another reconciliation of the period, brought it
+	case !errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("looking for the file: %w", err)
 	}
 	if a.Now.Sub(a.AnnouncedAt) > r.cfg.FetchWithin {
 		return r.again(ctx, by, a, "the file could not be fetched")
@@ -60,7 +73,7 @@ func (r *Reconciler) fetch(ctx context.Context, by store.Reign, a store.Reconcil
 	if wait != nil && !wait.until.Passed(r.deps.Clock.Now()) {
 		return nil
 	}
-	err := r.download(ctx, a, hash)
+	err = r.download(ctx, a, hash)
 	var wrong *untrustedError
 	switch {
 	case err == nil:
@@ -123,8 +136,8 @@ func (r *Reconciler) trust(ctx context.Context, file io.ReaderAt, size int64, a 
 	}
 	defer in.Close() //nolint:errcheck // it was only read
 	h := in.Header()
-	if h.Kind != statement.Entries || h.ISPB != r.cfg.ISPB || !h.From.Equal(a.From) || !h.To.Equal(a.To) {
-		return &untrustedError{fmt.Sprintf("the file is %s of %s, not of the period that was asked for", h.Kind, h.ISPB)}
+	if h.Kind != statement.Entries || !r.isOf(a, h.ISPB, h.From, h.To) {
+		return &untrustedError{anotherPeriod}
 	}
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 type metrics struct {
 	last, open      *prometheus.GaugeVec
 	age, difference prometheus.Gauge
+	flawed          prometheus.Gauge
 	ended           *prometheus.CounterVec
 	questions       *prometheus.CounterVec
 	downloads       *prometheus.CounterVec
@@ -38,6 +39,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "cabine_reconciliation_balance_difference_centavos",
 			Help: "The last balance that was judged, less what the one before and the entries since come to." + there,
 		}),
+		flawed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cabine_reconciliation_flawed", Help: "How many of the last 24 comparisons were with a file that had a flaw: their reason says which." + there,
+		}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cabine_reconciliations_total", Help: "Reconciliations that ended on this replica, by how.",
 		}, []string{"state"}),
@@ -62,7 +66,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		m.ended.WithLabelValues(string(state))
 	}
 	m.nothing()
-	for _, c := range []prometheus.Collector{m.last, m.open, m.age, m.difference, m.ended, m.questions, m.downloads, m.took} {
+	for _, c := range []prometheus.Collector{m.last, m.open, m.age, m.difference, m.flawed, m.ended, m.questions, m.downloads, m.took} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -76,10 +80,9 @@ func (m *metrics) agreement(a store.Agreement) {
 		m.open.WithLabelValues(string(f)).Set(float64(a.Open[f]))
 	}
 	m.age.Set(a.Age.Seconds())
+	m.difference.Set(float64(a.Difference))
+	m.flawed.Set(float64(a.Flawed))
 }
 
 // nothing is what a replica knows that does not lead.
-func (m *metrics) nothing() {
-	m.agreement(store.Agreement{})
-	m.difference.Set(0)
-}
+func (m *metrics) nothing() { m.agreement(store.Agreement{}) }

@@ -31,6 +31,8 @@ func TestWhatIsDue(t *testing.T) {
 		"the first ever":              {store.Standing{}, []period{{deploy, ago(time.Hour), until}}},
 		"another version":             {store.Standing{Version: "v1", Head: ago(time.Minute)}, []period{{deploy, ago(time.Minute), until}}},
 		"another version, at once":    {store.Standing{Version: "v1", Head: until}, nil},
+		"another version, too soon":   {store.Standing{Version: "v1", Head: ago(10*time.Second - 1)}, nil}, // twice the tolerance
+		"another version, just then":  {store.Standing{Version: "v1", Head: ago(10 * time.Second)}, []period{{deploy, ago(10 * time.Second), until}}},
 		"another version, while open": {store.Standing{Version: "v1", Head: ago(time.Hour), ChainOpen: true}, nil},
 		"not yet":                     {store.Standing{Version: "v2", Head: ago(59 * time.Minute)}, nil},
 		"an hour":                     {store.Standing{Version: "v2", Head: ago(time.Hour)}, []period{{schedule, ago(time.Hour), until}}},

@@ -210,10 +210,12 @@ func (r *Reconciler) imported(ctx context.Context, by store.Reign, a store.Recon
 		return r.again(ctx, by, a, "the answer names no hash")
 	}
 	file, err := r.deps.Files.Get(ctx, store.EntriesFile, hash)
-	if err == nil {
+	switch {
+	case err == nil && !r.isOf(a, file.ISPB, file.From, file.To):
+		return r.again(ctx, by, a, anotherPeriod)
+	case err == nil:
 		return r.compare(ctx, by, a, file)
-	}
-	if !errors.Is(err, store.ErrNotFound) {
+	case !errors.Is(err, store.ErrNotFound):
 		return fmt.Errorf("looking for the file: %w", err)
 	}
 	why, err := r.deps.Books.ImportRefused(ctx, hash, statement.Name(hash), a.AnnouncedAt)
@@ -243,6 +245,9 @@ func (r *Reconciler) compare(ctx context.Context, by store.Reign, a store.Reconc
 	}
 	attrs := append(named(done), slog.Int64("entries", done.Entries))
 	level := slog.LevelInfo
+	if done.Reason != "" {
+		level = slog.LevelError
+	}
 	for _, f := range store.Findings() {
 		attrs = append(attrs, slog.Int64(string(f), done.Found[f]))
 		if done.Found[f] > 0 {
@@ -262,9 +267,7 @@ func (r *Reconciler) balance(ctx context.Context, id int64) error {
 	if err != nil {
 		return fmt.Errorf("reading a balance: %w", err)
 	}
-	difference := int64(a.Balance) - a.Expected
-	r.m.difference.Set(float64(difference))
-	if difference != 0 {
+	if difference := int64(a.Balance) - a.Expected; difference != 0 {
 		r.deps.Log.ErrorContext(ctx, "the balance is not what the entries come to", append(named(a), slog.Int64("difference_centavos", difference))...)
 	}
 	return nil
