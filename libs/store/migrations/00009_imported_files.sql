@@ -43,6 +43,7 @@ CREATE TABLE imported_files (
 CREATE UNIQUE INDEX imported_files_once ON imported_files (kind, sha256) WHERE state = 'imported';
 CREATE INDEX imported_files_period ON imported_files (kind, period_to) WHERE state = 'imported';
 CREATE INDEX imported_files_age ON imported_files (imported_at);
+CREATE INDEX imported_files_cycle ON imported_files (cycle_id);
 
 COMMENT ON COLUMN imported_files.kind IS 'null: the file was refused before it could be read';
 COMMENT ON COLUMN imported_files.sha256 IS 'of the text in the archive; null: the file was refused before it was read to its end';
@@ -61,6 +62,8 @@ CREATE TABLE imported_objects (
     file_id bigint           NOT NULL REFERENCES imported_files (id),
     seen_at timestamptz      NOT NULL DEFAULT now()
 );
+
+CREATE INDEX imported_objects_file ON imported_objects (file_id);
 
 COMMENT ON COLUMN imported_objects.version IS 'size, time and hash of the object, as the bucket tells them';
 COMMENT ON COLUMN imported_objects.file_id IS 'what it is: several objects may be one file';
@@ -108,6 +111,8 @@ CREATE TABLE netting_confirmations (
     PRIMARY KEY (cycle_id, party),
     FOREIGN KEY (cycle_id, party) REFERENCES nettings (cycle_id, party)
 );
+
+CREATE INDEX netting_confirmations_file ON netting_confirmations (file_id);
 
 COMMENT ON COLUMN netting_confirmations.direction IS 'out: we paid the party; in: it paid us';
 COMMENT ON COLUMN netting_confirmations.amount IS 'the net of the line, without its sign';
