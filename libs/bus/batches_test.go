@@ -56,3 +56,20 @@ func TestDeliveriesAreTakenInBatches(t *testing.T) {
 	require.NoError(t, <-ended)
 	require.NoError(t, atTheEnd)
 }
+
+// A delivery that is given back for later comes again after the pause that was named, and then after twice as long.
+func TestADeliveryComesLaterEachTime(t *testing.T) {
+	t.Parallel()
+	b := sending(t, 1)
+	const first = 200 * time.Millisecond
+	deliveries, stop := subscribe(t, b.bus, bus.SubscriptionConfig{})
+	var came []time.Time
+	for range 3 {
+		held, _ := take(t, deliveries, 1)
+		came = append(came, time.Now())
+		held[0].RetryLater(first)
+	}
+	require.GreaterOrEqual(t, came[1].Sub(came[0]), first)
+	require.GreaterOrEqual(t, came[2].Sub(came[1]), 2*first)
+	require.NoError(t, stop())
+}

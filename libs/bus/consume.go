@@ -214,7 +214,7 @@ func (l *loop) take(ctx context.Context, msg jetstream.Msg) {
 	default:
 		l.log.Warn("message failed", slog.String("subject", d.Subject),
 			slog.Int("deliveries", d.Deliveries), slog.Any("error", err))
-		l.answered(msg, msg.NakWithDelay(l.delay(d.Deliveries)))
+		l.answered(msg, msg.NakWithDelay(pause(l.cfg.RetryDelay, d.Deliveries)))
 	}
 }
 
@@ -225,13 +225,15 @@ func (l *loop) answered(msg jetstream.Msg, err error) {
 	}
 }
 
-const longestRetryDelay = 30 * time.Second
+// longestPause bounds the pause until a delivery comes again.
+const longestPause = 30 * time.Second
 
-func (l *loop) delay(deliveries int) time.Duration {
-	d := l.cfg.RetryDelay
+// pause is how long after its so-many-th delivery a message comes again: first, and twice as long each time.
+func pause(first time.Duration, deliveries int) time.Duration {
+	d := first
 	for range deliveries - 1 {
-		if d *= 2; d > longestRetryDelay {
-			return longestRetryDelay
+		if d *= 2; d > longestPause {
+			return longestPause
 		}
 	}
 	return d

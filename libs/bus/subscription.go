@@ -83,6 +83,9 @@ func (h *Held) Retry(delay time.Duration) {
 	h.answer(func() error { return h.msg.NakWithDelay(delay) })
 }
 
+// RetryLater is Retry after first, and after twice as long with each delivery, up to 30 s.
+func (h *Held) RetryLater(first time.Duration) { h.Retry(pause(first, h.Deliveries)) }
+
 // Drop takes the message off the stream although nothing was done for it; the reason goes to the server's advisories.
 func (h *Held) Drop(reason string) {
 	h.answer(func() error { return h.msg.TermWithReason(reason) })

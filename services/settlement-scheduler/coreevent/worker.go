@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -77,7 +76,7 @@ func (w *Worker) take(ctx context.Context, batch []*bus.Held) {
 	for _, h := range batch {
 		a, operations, err := w.handle(ctx, h.Delivery)
 		if err != nil {
-			w.later(h)
+			h.RetryLater(w.cfg.RetryDelay)
 			continue
 		}
 		decided, answers, queued = append(decided, h), append(answers, a), append(queued, operations...)
@@ -92,7 +91,7 @@ func (w *Worker) take(ctx context.Context, batch []*bus.Held) {
 	for i, h := range decided {
 		if results[i] != nil {
 			w.m.unanswered.Inc()
-			w.later(h)
+			h.RetryLater(w.cfg.RetryDelay)
 			continue
 		}
 		h.Ack()
@@ -127,19 +126,4 @@ func (w *Worker) announce(ctx context.Context, queued []store.Operation) {
 	if err != nil {
 		w.deps.Log.Warn("orders are left to the announcer of payments", slog.Int("orders", len(queued)-len(ids)), slog.Any("error", err))
 	}
-}
-
-// longest bounds the pause until a delivery comes again.
-const longest = 30 * time.Second
-
-// later gives a delivery back, for longer each time.
-func (w *Worker) later(h *bus.Held) {
-	delay := w.cfg.RetryDelay
-	for range h.Deliveries - 1 {
-		if delay *= 2; delay > longest {
-			delay = longest
-			break
-		}
-	}
-	h.Retry(delay)
 }

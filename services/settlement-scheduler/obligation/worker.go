@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -85,7 +84,7 @@ func (w *Worker) write(ctx context.Context, batch []*bus.Held) {
 	if err != nil {
 		w.m.taken.WithLabelValues(failing).Add(float64(len(ids)))
 		w.deps.Log.Warn("obligations are not written, they come again", slog.Int("obligations", len(ids)), slog.Any("error", err))
-		w.answer(held, ids, w.later)
+		w.answer(held, ids, func(h *bus.Held) { h.RetryLater(w.cfg.RetryDelay) })
 		return
 	}
 	w.answer(held, booking.Fresh, (*bus.Held).Ack)
@@ -103,28 +102,13 @@ func (w *Worker) answer(held map[string][]*bus.Held, ids []string, answer func(*
 	}
 }
 
-// longest bounds the pause until a delivery comes again.
-const longest = 30 * time.Second
-
-// later gives a delivery back, for longer each time.
-func (w *Worker) later(h *bus.Held) {
-	delay := w.cfg.RetryDelay
-	for range h.Deliveries - 1 {
-		if delay *= 2; delay > longest {
-			delay = longest
-			break
-		}
-	}
-	h.Retry(delay)
-}
-
-// await is later for one that has no cycle, until it has come often enough: the table will announce it again.
+// await has one come again that has no cycle, until it has come often enough: the table will announce it again.
 func (w *Worker) await(h *bus.Held) {
 	if h.Deliveries >= w.cfg.MaxDeliveries {
 		h.Drop("no cycle is open")
 		return
 	}
-	w.later(h)
+	h.RetryLater(w.cfg.RetryDelay)
 }
 
 func (w *Worker) tell(b store.Booking) {
