@@ -218,7 +218,7 @@ func (r *Reconciliations) Lines(ctx context.Context, id int64, after string, lim
 
 // Agreement is how our books and the bank's account stand.
 type Agreement struct {
-	// Last is the newest one that was compared, Age the time since; zero: there is none.
+	// Last is the newest one that was compared, Age the time since. While there is none Age counts from when the first began.
 	Last Reconciliation
 	Age  time.Duration
 	// Open counts the lines of all that have no resolution.
@@ -247,7 +247,7 @@ func (r *Reconciliations) Agreement(ctx context.Context) (Agreement, error) {
 		if err != nil {
 			return err
 		}
-		a.Difference, a.Flawed = flaws.Difference, flaws.Flawed
+		a.Difference, a.Flawed, a.Age = flaws.Difference, flaws.Flawed, time.Duration(flaws.AgeSeconds*float64(time.Second))
 		last, err := r.q.LastComparison(ctx, conn)
 		if err = translate("last comparison", err); errors.Is(err, ErrNotFound) {
 			return nil

@@ -98,6 +98,14 @@ func TestFlawsAreToldByTheTables(t *testing.T) {
 	}
 	for n := range 3 {
 		id := l.start(t, store.CauseSchedule, n)
+		if n == 0 {
+			_, err := l.side.Exec(t.Context(), "UPDATE reconciliations SET created_at = now() - interval '1 day'")
+			require.NoError(t, err)
+			a, err := l.recon.Agreement(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, a.Last.ID)
+			require.InDelta(t, 24, a.Age.Hours(), 1, "somebody waits for the first one")
+		}
 		f := l.file(t, n)
 		if n == 1 {
 			f.RowsRefused = 1
@@ -108,6 +116,9 @@ func TestFlawsAreToldByTheTables(t *testing.T) {
 			_, err := l.recon.AnswerBalance(ctx, tx, msg, pix.Amount(1000-10*n), noon().Add(time.Duration(n+1)*time.Hour+time.Minute))
 			return err
 		})
+		s, err := l.recon.Standing(t.Context())
+		require.NoError(t, err)
+		require.True(t, s.BalanceAt.Equal(noon().Add(time.Duration(n+1)*time.Hour+time.Minute)))
 		l.compare(t, id, f)
 		difference, flawed := agreement()
 		require.Equal(t, []int64{0, 0, -10}[n], difference)

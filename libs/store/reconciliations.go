@@ -116,6 +116,8 @@ type Standing struct {
 	// Began is where the chain begins and Head where it ends, LastDay the beginning of the last whole day; zero: there is none.
 	// What failed is no part of it.
 	Began, Head, LastDay time.Time
+	// BalanceAt is the instant of the balance that was told to the last one of the chain; zero: none.
+	BalanceAt time.Time
 	// Version is that of the program that began the last one.
 	Version string
 	// FailedAt and FailedDayAt are when the last one began that failed, of the chain and of days.
@@ -145,7 +147,7 @@ func (r *Reconciliations) Standing(ctx context.Context) (Standing, error) {
 	err := r.db.call(ctx, "reconciliations", func(ctx context.Context, conn db.DBTX) error {
 		row, err := r.q.ReconciliationStanding(ctx, conn)
 		s = Standing{
-			Now: row.Now, Began: row.Began, Head: row.Head, LastDay: row.LastDay, Version: row.Version,
+			Now: row.Now, Began: row.Began, Head: row.Head, BalanceAt: row.BalanceAt, LastDay: row.LastDay, Version: row.Version,
 			FailedAt: row.FailedAt, FailedDayAt: row.FailedDayAt, ChainOpen: row.ChainOpen,
 		}
 		return err

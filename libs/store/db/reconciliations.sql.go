@@ -11,7 +11,8 @@ import (
 )
 
 const accountFlaws = `-- name: AccountFlaws :one
-SELECT coalesce((SELECT (b.balance - b.balance_expected)::bigint FROM reconciliations AS b
+SELECT coalesce((SELECT extract(epoch FROM now() - a.created_at) FROM reconciliations AS a WHERE a.id > 0 ORDER BY a.id LIMIT 1), 0)::float8 AS age_seconds,
+       coalesce((SELECT (b.balance - b.balance_expected)::bigint FROM reconciliations AS b
            WHERE b.id > 0 AND b.balance_expected IS NOT NULL ORDER BY b.id DESC LIMIT 1), 0)::bigint AS difference,
        (SELECT count(*) FROM (
            SELECT c.reason FROM reconciliations AS c WHERE c.id > 0 AND c.state = 'compared' ORDER BY c.id DESC LIMIT $1::integer
@@ -19,16 +20,18 @@ SELECT coalesce((SELECT (b.balance - b.balance_expected)::bigint FROM reconcilia
 `
 
 type AccountFlawsRow struct {
+	AgeSeconds float64
 	Difference int64
 	Flawed     int64
 }
 
-// The difference of the last balance that was judged, and how many of the last comparisons were with a file that had a flaw.
+// The difference of the last balance that was judged, how many of the last comparisons were with a file that had a flaw, and
+// how long ago the first of all began.
 // Index: reconciliations_pkey.
 func (q *Queries) AccountFlaws(ctx context.Context, db DBTX, atMost int32) (AccountFlawsRow, error) {
 	row := db.QueryRow(ctx, accountFlaws, atMost)
 	var i AccountFlawsRow
-	err := row.Scan(&i.Difference, &i.Flawed)
+	err := row.Scan(&i.AgeSeconds, &i.Difference, &i.Flawed)
 	return i, err
 }
 
@@ -774,6 +777,9 @@ SELECT now()::timestamptz AS now,
        coalesce((SELECT r.period_to FROM reconciliations AS r
            WHERE r.cause IN ('schedule', 'deploy') AND r.state <> 'failed' AND r.period_to > '-infinity'
            ORDER BY r.period_to DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS head,
+       coalesce((SELECT r.balance_at FROM reconciliations AS r
+           WHERE r.cause IN ('schedule', 'deploy') AND r.state <> 'failed' AND r.period_to > '-infinity'
+           ORDER BY r.period_to DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS balance_at,
        coalesce((SELECT r.period_from FROM reconciliations AS r
            WHERE r.cause = 'day' AND r.state <> 'failed' AND r.period_from > '-infinity'
            ORDER BY r.period_from DESC LIMIT 1), '0001-01-01 00:00:00Z')::timestamptz AS last_day,
@@ -791,6 +797,7 @@ type ReconciliationStandingRow struct {
 	Now         time.Time
 	Began       time.Time
 	Head        time.Time
+	BalanceAt   time.Time
 	LastDay     time.Time
 	Version     string
 	FailedAt    time.Time
@@ -806,6 +813,7 @@ func (q *Queries) ReconciliationStanding(ctx context.Context, db DBTX) (Reconcil
 		&i.Now,
 		&i.Began,
 		&i.Head,
+		&i.BalanceAt,
 		&i.LastDay,
 		&i.Version,
 		&i.FailedAt,

@@ -9,7 +9,8 @@
 // # Periods
 //
 //	schedule   from where the last one ended to Grace before now, every hour
-//	deploy     the same, at once, when the program's version is another than that of the last one; a period has twice Tolerance
+//	deploy     the same, at once, when the program's version is another than that of the last one; a period has twice Tolerance,
+//	           and reaches beyond the instant of the last balance
 //	day        a day of São Paulo as a whole, once, after it ended
 //	manual     any period: a row that an operator inserts
 //

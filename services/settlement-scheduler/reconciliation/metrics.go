@@ -33,7 +33,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "cabine_reconciliation_open_lines", Help: "Lines of all comparisons that have no resolution." + there,
 		}, []string{"finding"}),
 		age: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "cabine_reconciliation_age_seconds", Help: "Time since the last comparison." + there,
+			Name: "cabine_reconciliation_age_seconds", Help: "Time since the last comparison, or since the first began if there is none." + there,
 		}),
 		difference: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cabine_reconciliation_balance_difference_centavos",

@@ -32,7 +32,8 @@ func (c Config) chain(s store.Standing, until time.Time) (store.Reconciliation, 
 	if s.Head.IsZero() {
 		r.From = until.Add(-c.Every)
 	}
-	deployed := s.Version != c.Version
+	// Until then the balance before would be judged by nobody: the next file has to reach beyond its instant.
+	deployed := s.Version != c.Version && r.To.After(s.BalanceAt)
 	switch {
 	case s.ChainOpen || r.To.Sub(r.From) < 2*c.Tolerance: // a shorter one would have no neighbour that has all of its border
 		return r, false

@@ -33,6 +33,9 @@ func TestWhatIsDue(t *testing.T) {
 		"another version, at once":    {store.Standing{Version: "v1", Head: until}, nil},
 		"another version, too soon":   {store.Standing{Version: "v1", Head: ago(10*time.Second - 1)}, nil}, // twice the tolerance
 		"another version, just then":  {store.Standing{Version: "v1", Head: ago(10 * time.Second)}, []period{{deploy, ago(10 * time.Second), until}}},
+		"before the last balance":     {store.Standing{Version: "v1", Head: ago(time.Minute), BalanceAt: until}, nil},
+		"after the last balance":      {store.Standing{Version: "v1", Head: ago(time.Minute), BalanceAt: ago(1)}, []period{{deploy, ago(time.Minute), until}}},
+		"a balance from the future":   {store.Standing{Version: "v1", Head: ago(time.Hour), BalanceAt: now}, []period{{schedule, ago(time.Hour), until}}},
 		"another version, while open": {store.Standing{Version: "v1", Head: ago(time.Hour), ChainOpen: true}, nil},
 		"not yet":                     {store.Standing{Version: "v2", Head: ago(59 * time.Minute)}, nil},
 		"an hour":                     {store.Standing{Version: "v2", Head: ago(time.Hour)}, []period{{schedule, ago(time.Hour), until}}},
