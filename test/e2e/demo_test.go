@@ -221,4 +221,5 @@ func TestDemoWithoutTheCapFails(t *testing.T) {
 	require.Positive(t, *cpm.Violations+*csm.Violations)
 	require.Greater(t, max(*cpm.PeakRequests, *csm.PeakRequests), slots)
 	require.Positive(t, *r.Leader.Overlaps)
+	require.Zero(t, *r.Cycles.NettedTwice, "terms keep what a lease does not")
 }
