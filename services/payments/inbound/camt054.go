@@ -44,15 +44,20 @@ func (p *Processor) entries(ctx context.Context, a *arrival, doc *iso20022.Camt0
 	slices.SortStableFunc(all, func(x, y entry) int { return cmp.Compare(x.id, y.id) })
 	return func(ctx context.Context, tx *store.Tx, out *outcome) error {
 		var moves []store.Move
+		var last entry
 		for _, e := range all {
+			if last.known && last.id == e.id { // the account has it twice
+				e.payment, e.known = last.payment, true
+			}
 			asked, err := p.answered(ctx, tx, e)
 			if err != nil {
 				return err
 			}
 			if asked && !e.known && e.Status == iso20022.Booked && e.Side == iso20022.Credit {
-				if err := p.found(ctx, tx, a, e, out); err != nil {
+				if e.payment, e.known, err = p.found(ctx, tx, a, e, out); err != nil {
 					return err
 				}
+				last = e
 				continue
 			}
 			m, err := p.entry(ctx, tx, a, e, out)

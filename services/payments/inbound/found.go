@@ -30,9 +30,9 @@ func (p *Processor) answered(ctx context.Context, tx *store.Tx, e entry) (bool, 
 	return p.deps.Books.Reconciliations.AnswerEntry(ctx, tx, e.ID, e.id, answer, side)
 }
 
-// found books a credit that the SPI has settled, that we did not know, and for which a reconciliation asked. What cannot be
-// booked stays a line of that, and is a dead letter.
-func (p *Processor) found(ctx context.Context, tx *store.Tx, a *arrival, e entry, out *outcome) error {
+// found books a credit that the SPI has settled, that we did not know, and for which a reconciliation asked, and answers
+// whether it did. What cannot be booked stays a line of that, and is a dead letter.
+func (p *Processor) found(ctx context.Context, tx *store.Tx, a *arrival, e entry, out *outcome) (payment store.Payment, fresh bool, err error) {
 	payment, document := e.credit(a)
 	var why string
 	switch {
@@ -47,30 +47,29 @@ func (p *Processor) found(ctx context.Context, tx *store.Tx, a *arrival, e entry
 	}
 	if why != "" {
 		out.dead = append(out.dead, dead{deadUnknown, fmt.Sprintf("%s is said to be settled, is not in the books and %s", e.id, why)})
-		return nil
+		return payment, false, nil
 	}
-	var err error
 	if payment.Document, err = json.Marshal(document); err != nil {
-		return fmt.Errorf("write document: %w", err)
+		return payment, false, fmt.Errorf("write document: %w", err)
 	}
 	insert := p.deps.Books.Payments.Insert
 	if payment.Kind == pix.Return {
 		insert = p.deps.Books.Payments.InsertReturn
 	}
-	fresh, err := insert(ctx, tx, payment, bySPI)
+	fresh, err = insert(ctx, tx, payment, bySPI)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExceeds):
 		out.contradictions++
 		out.dead = append(out.dead, dead{deadContradiction, fmt.Sprintf("%s is said to be settled and does not fit its original: %v", e.id, err)})
-		return nil
+		return payment, false, nil
 	case err != nil:
-		return err
+		return payment, false, err
 	case !fresh:
-		return fmt.Errorf("%s was booked meanwhile", e.id) // it comes again, and is known then
+		return payment, false, fmt.Errorf("%s was booked meanwhile", e.id) // it comes again, and is known then
 	}
 	out.booked(pix.Settled, "")
 	out.found++
-	return nil
+	return payment, true, nil
 }
 
 // credit is an entry as the books have it, and as a message would have brought it.

@@ -192,6 +192,29 @@ func TestACreditThatOnlyTheBankKnowsIsBooked(t *testing.T) {
 	require.Equal(t, "BOOK", w.line(r, string(debit)), "what the SPI says is kept with the line")
 }
 
+// An answer in which the entry stands twice, as in an account that has it twice, books it once; another amount the second time
+// is a contradiction.
+func TestACreditThatIsThereTwiceIsBookedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r, _, _ := w.reconcile()
+	for _, more := range []pix.Amount{0, 1} {
+		incoming := transfer(t)
+		id := string(incoming.EndToEndID)
+		doc := credit(t, w.askAbout(r, id), incoming)
+		twice := doc.Notifications[0]
+		twice.Amount += more
+		doc.Notifications = append(doc.Notifications, twice)
+		w.handle(w.receive(doc))
+		require.Equal(t, []string{"spi >settled BOOK"}, w.events(id))
+		require.Equal(t, incoming.Amount, w.payment(id).Amount)
+		require.Equal(t, 1, w.obligations(id))
+		kinds, _ := w.dead()
+		require.Equal(t, int(more), kinds["contradiction"])
+	}
+	require.Zero(t, w.open())
+}
+
 // The pacs.008 and the answer are handled at once: one of them books, and both agree.
 func TestACreditIsBookedOnceWhoeverIsFirst(t *testing.T) {
 	t.Parallel()
