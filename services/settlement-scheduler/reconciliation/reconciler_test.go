@@ -41,7 +41,9 @@ func TestEveryDeployReconcilesAtOnce(t *testing.T) {
 	stop = w.lead(nil)
 	require.Never(t, func() bool { return w.latest().ID != first.ID }, 200*time.Millisecond, 20*time.Millisecond, "the same version")
 	require.ErrorIs(t, stop(), context.Canceled)
-	stop = w.lead(func(c *reconciliation.Config) { c.Version, c.Grace, c.Tolerance = "v2", 10*time.Millisecond, 10*time.Millisecond })
+	stop = w.lead(func(c *reconciliation.Config) {
+		c.Version, c.Grace, c.Tolerance = "v2", 10*time.Millisecond, 10*time.Millisecond
+	})
 	w.eventually("the next one", func() bool { a := w.latest(); return a.ID != first.ID && a.State == store.ReconciliationCompared })
 	require.ErrorIs(t, stop(), context.Canceled)
 	next := w.latest()
