@@ -14,6 +14,11 @@ import (
 // for its envelope.
 const maxRPCBytes = transport.MaxBodyBytes + 1<<20
 
+// ioBytes is what is read or written at once: a usual answer, ten messages, in one system call. The windows have room for
+// the largest call, so that no answer waits for leave to go on, and gRPC measures no round trips to find that out; both
+// together took a tenth of the processor time of a call.
+const ioBytes = 64 << 10
+
 // glue is go-plugin's view of the transport service.
 type glue struct {
 	goplugin.NetRPCUnsupportedPlugin
@@ -32,12 +37,18 @@ func (g glue) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.C
 }
 
 func serverOptions(opts []grpc.ServerOption) []grpc.ServerOption {
-	return append(opts, grpc.MaxRecvMsgSize(maxRPCBytes), grpc.MaxSendMsgSize(maxRPCBytes))
+	return append(opts,
+		grpc.MaxRecvMsgSize(maxRPCBytes), grpc.MaxSendMsgSize(maxRPCBytes),
+		grpc.InitialWindowSize(maxRPCBytes), grpc.InitialConnWindowSize(maxRPCBytes),
+		grpc.ReadBufferSize(ioBytes), grpc.WriteBufferSize(ioBytes),
+	)
 }
 
 func dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxRPCBytes), grpc.MaxCallSendMsgSize(maxRPCBytes)),
+		grpc.WithInitialWindowSize(maxRPCBytes), grpc.WithInitialConnWindowSize(maxRPCBytes),
+		grpc.WithReadBufferSize(ioBytes), grpc.WithWriteBufferSize(ioBytes),
 		// One call is at most one request: nothing below may repeat it.
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
