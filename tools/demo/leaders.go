@@ -90,7 +90,7 @@ func (h *hearing) leader(of pix.ISPB) string {
 	return ""
 }
 
-// leaders counts how often a leadership changed hands, and the pairs of reigns that lasted at the same time.
+// leaders counts how often a leadership changed hands, and the pairs of reigns that lasted at the same time, or under one term.
 func (h *hearing) leaders() (l Leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,6 +101,10 @@ func (h *hearing) leaders() (l Leader) {
 				continue
 			}
 			followed = followed || b.term > a.term
+			if b.term == a.term && i < j {
+				l.Overlaps++
+				l.Lines = append(l.Lines, fmt.Sprintf("%s: mandato %d foi de %s e de %s", a.name, a.term, a.replica, b.replica))
+			}
 			if b.term > a.term && (a.end.IsZero() || b.begin.Before(a.end)) {
 				l.Overlaps++
 				l.Lines = append(l.Lines, fmt.Sprintf("%s: mandato %d de %s começou antes do fim do mandato %d de %s", a.name, b.term, b.replica, a.term, a.replica))

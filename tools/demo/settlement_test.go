@@ -79,6 +79,8 @@ func TestReignsThatOverlapAreCounted(t *testing.T) {
 		"again itself":               {[]string{"a leads 1", "a loses 1", "a leads 2"}, 1, 0, "a"},
 		"the old one never ended":    {[]string{"a leads 1", "b leads 2"}, 1, 1, "b"},
 		"the old one ended too late": {[]string{"a leads 1", "b leads 2", "a gives 1"}, 1, 1, "b"},
+		"two under one term":         {[]string{"a leads 1", "b leads 1", "a gives 1"}, 0, 1, "b"},
+		"one term twice":             {[]string{"a leads 1", "a gives 1", "b leads 1"}, 0, 1, "b"},
 		"nobody":                     {nil, 0, 0, ""},
 	} {
 		h := heard(tc.lines...)

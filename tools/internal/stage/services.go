@@ -120,6 +120,8 @@ func (p *Participant) Scheduler(name string, line func([]byte), more map[string]
 		settings["reconciliation"] = map[string]any{
 			"files_url": host, "server_name": "localhost", "cert_file": files.Cert, "key_file": files.Key, "ca_file": files.CA,
 			"grace": "1s", "look": "300ms", "answer_within": "20s",
+			// What settled within it before the end of a period is left to the next one, and a demo has one; cycles take longer to close.
+			"tolerance": "200ms",
 		}
 	}
 	for k, v := range more {
