@@ -225,7 +225,8 @@ type Agreement struct {
 	Open map[Finding]int64
 	// Difference is the last balance that was judged, less what it should be, in centavos.
 	Difference int64
-	// Flawed is how many of the last 24 comparisons were with a file that had a flaw, which their Reason tells.
+	// Flawed is how many of the last 24 comparisons were with a file that had a flaw, which their Reason tells, and were not
+	// made again with one that had none.
 	Flawed int64
 }
 

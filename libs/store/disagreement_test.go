@@ -124,4 +124,14 @@ func TestFlawsAreToldByTheTables(t *testing.T) {
 		require.Equal(t, []int64{0, 0, -10}[n], difference)
 		require.Equal(t, []int64{0, 1, 1}[n], flawed)
 	}
+	f := l.file(t, 9)
+	for n := range 2 {
+		hour := noon().Add(time.Duration(n) * time.Hour)
+		id, err := l.recon.Start(t.Context(), l.by, store.Reconciliation{Cause: store.CauseManual, From: hour, To: hour.Add(time.Hour)}, questions()[:1])
+		require.NoError(t, err)
+		l.importing(t, id, f)
+		l.compare(t, id, f)
+		_, flawed := agreement()
+		require.EqualValues(t, 1-n, flawed, "the same period compared again with a file that is whole ends it, no other one")
+	}
 }

@@ -15,8 +15,14 @@ SELECT coalesce((SELECT extract(epoch FROM now() - a.created_at) FROM reconcilia
        coalesce((SELECT (b.balance - b.balance_expected)::bigint FROM reconciliations AS b
            WHERE b.id > 0 AND b.balance_expected IS NOT NULL ORDER BY b.id DESC LIMIT 1), 0)::bigint AS difference,
        (SELECT count(*) FROM (
-           SELECT c.reason FROM reconciliations AS c WHERE c.id > 0 AND c.state = 'compared' ORDER BY c.id DESC LIMIT $1::integer
-       ) AS latest WHERE latest.reason <> '')::bigint AS flawed
+           SELECT c.id, c.reason, c.period_from, c.period_to
+           FROM reconciliations AS c WHERE c.id > 0 AND c.state = 'compared' ORDER BY c.id DESC LIMIT $1::integer
+       ) AS latest
+       WHERE latest.reason <> '' AND NOT EXISTS (
+           SELECT FROM reconciliations AS d
+           WHERE d.id > latest.id AND d.state = 'compared' AND d.reason = ''
+             AND d.period_from <= latest.period_from AND d.period_to >= latest.period_to
+       ))::bigint AS flawed
 `
 
 type AccountFlawsRow struct {
@@ -26,7 +32,7 @@ type AccountFlawsRow struct {
 }
 
 // The difference of the last balance that was judged, how many of the last comparisons were with a file that had a flaw, and
-// how long ago the first of all began.
+// how long ago the first of all began. A flaw is over once all of its period was compared again, with a file that had none.
 // Index: reconciliations_pkey.
 func (q *Queries) AccountFlaws(ctx context.Context, db DBTX, atMost int32) (AccountFlawsRow, error) {
 	row := db.QueryRow(ctx, accountFlaws, atMost)
