@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of elements; SPI messages need about a dozen.
-const maxDepth = 64
-
-// spiType is the message part of an identifier like "pacs.008.spi.1.16".
-var spiType = regexp.MustCompile(`^([a-z]{4}\.[0-9]{3})\.spi\.[0-9]+\.[0-9]+$`)
+// maxDepth bounds the nesting of elements; SPI messages need usualDepth at most.
+const (
+	maxDepth   = 64
+	usualDepth = 16
+)
 
 // messageType reads the type of an SPI message from its header, "pacs.008" for a
 // MsgDefIdr of pacs.008.spi.1.16, empty for an identifier that is not of that form. It
@@ -20,17 +20,30 @@ var spiType = regexp.MustCompile(`^([a-z]{4}\.[0-9]{3})\.spi\.[0-9]+\.[0-9]+$`)
 // which the body is no well-formed SPI envelope: not UTF-8, elements that do not match,
 // an entity or a document type of its own, nesting above 64, no MsgDefIdr.
 func messageType(body []byte) (string, error) {
-	s := scanner{in: bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")), open: make([][]byte, 0, maxDepth)}
+	s := scanner{in: bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")), open: make([][]byte, 0, usualDepth)}
 	if err := s.run(); err != nil {
 		return "", fmt.Errorf("malformed XML at byte %d: %w", s.at, err)
 	}
 	if s.msgDefIdr == nil {
 		return "", errors.New("no Envelope/AppHdr/MsgDefIdr")
 	}
-	if m := spiType.FindSubmatch(bytes.TrimSpace(s.msgDefIdr)); m != nil {
-		return string(m[1]), nil
+	return spiType(bytes.TrimSpace(s.msgDefIdr)), nil
+}
+
+// spiType returns the message part of an identifier like "pacs.008.spi.1.16", nothing of any other.
+func spiType(id []byte) string {
+	only := func(in []byte, first, last byte) bool {
+		return bytes.IndexFunc(in, func(r rune) bool { return r < rune(first) || r > rune(last) }) < 0
 	}
-	return "", nil
+	kind, version, ok := bytes.Cut(id, []byte(".spi."))
+	major, minor, both := bytes.Cut(version, []byte("."))
+	if !ok || !both || len(kind) != len("pacs.008") || kind[4] != '.' || len(major) == 0 || len(minor) == 0 {
+		return ""
+	}
+	if !only(kind[:4], 'a', 'z') || !only(kind[5:], '0', '9') || !only(major, '0', '9') || !only(minor, '0', '9') {
+		return ""
+	}
+	return string(kind)
 }
 
 // scanner checks well-formedness as far as it matters for a message that is only stored
@@ -80,6 +93,9 @@ var (
 	entity       = regexp.MustCompile(`^&(amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});`)
 )
 
+// usualDeclaration is how messages begin. There is nothing left to ask about their encoding.
+const usualDeclaration = `<?xml version="1.0" encoding="UTF-8"`
+
 // declaration reads <?xml ... ?> if there is one and refuses an encoding that is not UTF-8.
 func (s *scanner) declaration() error {
 	if !bytes.HasPrefix(s.in, []byte("<?xml")) {
@@ -89,10 +105,13 @@ func (s *scanner) declaration() error {
 	if end < 0 {
 		return errors.New("XML declaration is not closed")
 	}
+	s.at = end + len("?>")
+	if bytes.HasPrefix(s.in, []byte(usualDeclaration)) {
+		return nil
+	}
 	if m := encodingAttr.FindSubmatch(s.in[:end]); m != nil && !bytes.EqualFold(m[1], []byte("utf-8")) {
 		return fmt.Errorf("charset is %.20q, want UTF-8", m[1])
 	}
-	s.at = end + len("?>")
 	return nil
 }
 

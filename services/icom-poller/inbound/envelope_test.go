@@ -31,6 +31,7 @@ func TestMessageType(t *testing.T) {
 		"text outside":        {body: "<a/>x", err: "outside of the root"},
 		"latin-1":             {body: "<a>\xe7</a>", err: "not UTF-8"},
 		"declared latin-1":    {body: `<?xml version="1.0" encoding="ISO-8859-1"?><a/>`, err: `charset is "ISO-8859-1"`},
+		"declared twice":      {body: `<?xml version="1.0" encoding="x" encoding="UTF-8"?><a/>`, err: `charset is "x"`},
 		"doctype":             {body: `<!DOCTYPE a [<!ENTITY x "y">]><a/>`, err: "document type"},
 		"entity":              {body: "<a>&x;</a>", err: "undefined entity"},
 		"control character":   {body: "<a>\x01</a>", err: "control character"},
@@ -48,6 +49,18 @@ func TestMessageType(t *testing.T) {
 			}
 			require.Equal(t, tt.kind, kind)
 		})
+	}
+}
+
+// Only an identifier of the SPI's form has a type.
+func TestSPIType(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "camt.054", spiType([]byte("camt.054.spi.12.3")))
+	for _, other := range []string{
+		"", "camt.054", "camt.054.spi.1", "camt.054.spi.1.", "camt.054.spi..1", "camt.054.spi.1.2.3", "camt.054.001.08", "Camt.054.spi.1.2",
+		"camt.05.spi.1.2", "camt.0545.spi.1.2", "camt-054.spi.1.2", "c4mt.054.spi.1.2", "camt.o54.spi.1.2", "camt.054.spi.1a.2", "camt.054.spi.1.2 x",
+	} {
+		require.Empty(t, spiType([]byte(other)), other)
 	}
 }
 
