@@ -43,6 +43,7 @@ func (r *Reconciliations) Compare(ctx context.Context, by Reign, id int64, file 
 		p := db.CompareEntriesParams{
 			ReconciliationID: id, FileID: file.ID, EarlierFrom: held.PeriodFrom.Add(-2 * tolerance),
 			OurFrom: held.PeriodFrom, OurTo: held.PeriodTo.Add(-tolerance), Tolerance: tolerance,
+			ToldFrom: held.PeriodTo.AddDate(100, 0, 0), // nothing is late for the first
 		}
 		before, err := r.before(ctx, tx, Cause(held.Cause), held.PeriodFrom)
 		if err != nil {
@@ -50,6 +51,7 @@ func (r *Reconciliations) Compare(ctx context.Context, by Reign, id int64, file 
 		}
 		if before != nil {
 			p.EarlierFileID, p.OurFrom = before.FileID, held.PeriodFrom.Add(-tolerance)
+			p.BeforeID, p.ToldFrom = before.ID, held.PeriodFrom
 		}
 		if _, err := r.q.CompareEntries(ctx, tx.tx, p); err != nil {
 			return translate("compare", err)

@@ -135,3 +135,44 @@ func TestFlawsAreToldByTheTables(t *testing.T) {
 		require.EqualValues(t, 1-n, flawed, "the same period compared again with a file that is whole ends it, no other one")
 	}
 }
+
+// What we are told to have settled in a time that was compared already, and the bank has not, is missing there. What it has
+// is none, nor what settled before anything was compared, and nothing is told twice.
+func TestWhatIsToldLateIsComparedToo(t *testing.T) {
+	t.Parallel()
+	l := setupAccount(t)
+	at := noon().Add(30 * time.Minute)
+	border := noon().Add(2 * time.Hour)
+	l.openWindows(t, 1, 48)
+	entries := []entry{{e2e(2), pix.Out, 100_00, at}, {e2e(4), pix.Out, 100_00, border.Add(-time.Hour - time.Second)}, {e2e(6), pix.Out, 1, at}}
+	told := map[int]time.Time{
+		1: at, 2: at, // the bank has the second alone
+		3: noon().Add(-time.Hour),     // before everything
+		4: border.Add(-time.Hour),     // there in the file before
+		5: border.Add(-time.Minute),   // in the period that is compared next
+		6: at,                         // there with another amount, as its line says
+		7: border.Add(-2 * time.Hour), // the first instant of all
+	}
+	for n := range 4 {
+		id := l.start(t, store.CauseSchedule, n)
+		f := l.file(t, n, entries...)
+		entries = nil
+		l.importing(t, id, f)
+		l.compare(t, id, f)
+		require.Equal(t, [][]string{
+			{"2 missing_here", "4 missing_here", "6 missing_here"},
+			{"1 missing_there settled", "5 missing_there settled", "7 missing_there settled"}, nil, {"8 missing_there settled"},
+		}[n], l.found(t, id))
+		if n == 2 {
+			told = map[int]time.Time{8: at}
+		}
+		for i, at := range told {
+			l.settled(t, i, pix.Out, at)
+			require.Len(t, l.book(t, e2e(i)).Fresh, 1)
+		}
+		_, err := l.side.Exec(t.Context(), "UPDATE obligations SET created_at = $1 WHERE created_at > now() - interval '1 hour'",
+			noon().Add(time.Duration(n+1)*time.Hour+10*time.Minute))
+		require.NoError(t, err)
+		told = nil
+	}
+}

@@ -254,6 +254,26 @@ WITH theirs AS (
     SELECT p.id::text AS id, p.direction::text AS direction, p.amount, p.counterparty::text AS counterparty, p.settled_at
     FROM payments AS p
     WHERE p.settled_at >= $5::timestamptz AND p.settled_at < $6::timestamptz
+), late AS (
+    SELECT o.payment_id, o.settled_at
+    FROM (
+        SELECT x.payment_id::text AS payment_id, x.settled_at
+        FROM obligations AS x
+        WHERE x.created_at - x.settled_at > interval '1 minute' AND x.created_at >= $7::timestamptz AND x.settled_at < $5
+        OFFSET 0
+    ) AS o
+    WHERE NOT EXISTS (SELECT FROM statement_entries AS e WHERE e.file_id = $2 AND e.payment_id = o.payment_id)
+      AND NOT EXISTS (SELECT FROM reconciliation_lines AS l WHERE l.reconciliation_id = $8::bigint AND l.payment_id = o.payment_id)
+      AND EXISTS (
+          SELECT FROM imported_files AS f
+          WHERE f.kind = 'entries' AND f.state = 'imported' AND f.period_to > o.settled_at AND f.period_from <= o.settled_at
+      )
+      AND NOT EXISTS (
+          SELECT FROM imported_files AS f
+          CROSS JOIN LATERAL (SELECT e.line FROM statement_entries AS e WHERE e.file_id = f.id AND e.payment_id = o.payment_id LIMIT 1) AS e
+          WHERE f.kind = 'entries' AND f.state = 'imported' AND f.period_to > o.settled_at - $9::interval
+            AND f.period_from <= o.settled_at + $9::interval
+      )
 ), unlike AS (
     SELECT coalesce(theirs.payment_id, ours.id) AS payment_id, theirs.payment_id IS NULL AS absent, coalesce(theirs.entries, 0) AS entries,
            theirs.amount, theirs.most, theirs.direction, theirs.last_direction, theirs.counterparty, theirs.last_counterparty,
@@ -265,7 +285,9 @@ WITH theirs AS (
         OR (theirs.amount, theirs.most) <> (ours.amount, ours.amount)
         OR (theirs.direction, theirs.last_direction) <> (ours.direction, ours.direction)
         OR (theirs.counterparty, theirs.last_counterparty) <> (ours.counterparty, ours.counterparty)
-        OR theirs.settled_at < ours.settled_at - $7::interval OR theirs.last_settled_at > ours.settled_at + $7::interval)
+        OR theirs.settled_at < ours.settled_at - $9::interval OR theirs.last_settled_at > ours.settled_at + $9::interval)
+    UNION ALL
+    SELECT late.payment_id, true, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM late
 ), judged AS (
     SELECT u.payment_id, u.entries, u.amount, u.direction, u.counterparty, u.settled_at,
            coalesce(p.state, '') AS our_state, p.direction AS our_direction, p.amount AS our_amount, p.counterparty AS our_counterparty,
@@ -275,7 +297,7 @@ WITH theirs AS (
                WHEN p.state IS DISTINCT FROM 'settled' THEN 'missing_here'
                WHEN (u.amount, u.most) <> (p.amount, p.amount) OR (u.direction, u.last_direction) <> (p.direction, p.direction)
                    OR (u.counterparty, u.last_counterparty) <> (p.counterparty, p.counterparty)
-                   OR u.settled_at < p.settled_at - $7 OR u.last_settled_at > p.settled_at + $7 THEN 'differing'
+                   OR u.settled_at < p.settled_at - $9 OR u.last_settled_at > p.settled_at + $9 THEN 'differing'
                ELSE '' END AS finding
     FROM unlike AS u
     LEFT JOIN LATERAL (
@@ -304,13 +326,16 @@ type CompareEntriesParams struct {
 	EarlierFrom      time.Time
 	OurFrom          time.Time
 	OurTo            time.Time
+	ToldFrom         time.Time
+	BeforeID         int64
 	Tolerance        time.Duration
 }
 
 // What settled around a border may be on either side of it: ours is taken a tolerance earlier, theirs of the file before as
 // well, so that each is met once. What the file before has too is there twice, as no instant is in both. What is not met, or not
-// alike, is looked up by its key, whenever it settled here.
-// Index: statement_entries_pkey, statement_entries_payment, payments_settled, payments_pkey, reconciliation_lines_pkey.
+// alike, is looked up by its key, whenever it settled here. What settled in a time that was compared before we were told is held
+// to the files of that time, unless the comparison before told of it.
+// Index: statement_entries_pkey, statement_entries_payment, payments_settled, payments_pkey, reconciliation_lines_pkey, obligations_belated, imported_files_period.
 func (q *Queries) CompareEntries(ctx context.Context, db DBTX, arg CompareEntriesParams) (int64, error) {
 	result, err := db.Exec(ctx, compareEntries,
 		arg.ReconciliationID,
@@ -319,6 +344,8 @@ func (q *Queries) CompareEntries(ctx context.Context, db DBTX, arg CompareEntrie
 		arg.EarlierFrom,
 		arg.OurFrom,
 		arg.OurTo,
+		arg.ToldFrom,
+		arg.BeforeID,
 		arg.Tolerance,
 	)
 	if err != nil {

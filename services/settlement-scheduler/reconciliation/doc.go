@@ -43,7 +43,9 @@
 //	differing       another amount, side, participant, or time by more than Tolerance
 //	doubled         the bank has several entries, also on both sides of a border
 //
-// A payment is compared by the SPI's time of settlement. What settles around a border is found on either side of it.
+// A payment is compared by the SPI's time of settlement. What settles around a border is found on either side of it. What we
+// are told more than a minute late may have been compared before we knew of it: the chain looks for it in the files of its
+// time. So Grace should be a minute or more.
 //
 // In the mode observe lines are only listed. In the mode active the SPI is asked about each but the doubled ones (camt.060 for
 // one entry), and the answer settles what it may, in payments: an open payment, and a credit that we did not know and that was
