@@ -45,6 +45,9 @@ func (r *Reconciliations) Compare(ctx context.Context, by Reign, id int64, file 
 			OurFrom: held.PeriodFrom, OurTo: held.PeriodTo.Add(-tolerance), Tolerance: tolerance,
 			ToldFrom: held.PeriodTo.AddDate(100, 0, 0), // nothing is late for the first
 		}
+		if Cause(held.Cause) == CauseDay {
+			p.OurFrom = held.PeriodFrom.Add(tolerance) // as at its end: what is near its borders is the chain's
+		}
 		before, err := r.before(ctx, tx, Cause(held.Cause), held.PeriodFrom)
 		if err != nil {
 			return err

@@ -176,3 +176,21 @@ func TestWhatIsToldLateIsComparedToo(t *testing.T) {
 		told = nil
 	}
 }
+
+// A day leaves what is near its borders to the chain, which has the files on both sides: an entry that is just on the other side
+// is not missing.
+func TestADayLeavesItsBordersToTheChain(t *testing.T) {
+	t.Parallel()
+	l := setupAccount(t)
+	from, to := noon(), noon().Add(time.Hour)
+	l.settled(t, 1, pix.Out, from.Add(time.Second)) // there just before
+	l.settled(t, 2, pix.Out, to.Add(-time.Second))  // there just after
+	l.settled(t, 3, pix.Out, from.Add(tolerance))
+	l.settled(t, 4, pix.Out, to.Add(-tolerance-time.Second))
+	l.settled(t, 5, pix.Out, from.Add(-time.Second)) // there just after
+	id := l.start(t, store.CauseDay, 0)
+	f := l.file(t, 0, entry{e2e(5), pix.Out, 100_00, from}, entry{e2e(6), pix.In, 1, from})
+	l.importing(t, id, f)
+	l.compare(t, id, f)
+	require.Equal(t, []string{"3 missing_there settled", "4 missing_there settled", "6 missing_here"}, l.found(t, id))
+}

@@ -1,4 +1,4 @@
--- What we were told late that it settled is found by when it was: few rows. Built beside the writers; what an attempt that failed left behind is dropped first.
+-- What we were told late that it settled is found by when it was: few rows. Built beside the writers: locks none of them; what an attempt that failed left is dropped first.
 -- +goose NO TRANSACTION
 
 -- +goose Up
