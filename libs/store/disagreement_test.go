@@ -161,7 +161,9 @@ func TestWhatIsToldLateIsComparedToo(t *testing.T) {
 		l.compare(t, id, f)
 		require.Equal(t, [][]string{
 			{"2 missing_here", "4 missing_here", "6 missing_here"},
-			{"1 missing_there settled", "5 missing_there settled", "7 missing_there settled"}, nil, {"8 missing_there settled"},
+			{"1 missing_there settled", "5 missing_there settled", "7 missing_there settled"},
+			nil,
+			{"8 missing_there settled"},
 		}[n], l.found(t, id))
 		if n == 2 {
 			told = map[int]time.Time{8: at}
