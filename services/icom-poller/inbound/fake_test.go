@@ -479,11 +479,13 @@ type fakeCarrier struct {
 	down    error
 	refuses string // the id of a message that it will never take
 	sent    []string
+	batches []int // how many messages each call had
 }
 
 func (c *fakeCarrier) PublishInbound(_ context.Context, messages []bus.Inbound) bus.Results {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.batches = append(c.batches, len(messages))
 	out := make(bus.Results, len(messages))
 	for i, m := range messages {
 		switch {
@@ -503,6 +505,8 @@ func (c *fakeCarrier) PublishInbound(_ context.Context, messages []bus.Inbound) 
 }
 
 func (c *fakeCarrier) set(down error) { c.mu.Lock(); defer c.mu.Unlock(); c.down = down }
+
+func (c *fakeCarrier) sizes() []int { c.mu.Lock(); defer c.mu.Unlock(); return slices.Clone(c.batches) }
 
 func (c *fakeCarrier) all() []string { c.mu.Lock(); defer c.mu.Unlock(); return slices.Clone(c.sent) }
 

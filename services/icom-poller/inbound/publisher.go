@@ -142,6 +142,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	retry := clock.Backoff{First: p.cfg.BackoffFirst, Most: p.cfg.BackoffMost}
 	p.sweep = p.clk.Now()
 	for {
+		began := p.clk.Now()
 		err := p.work(ctx)
 		if ctx.Err() != nil {
 			return
@@ -153,13 +154,21 @@ func (p *Publisher) Run(ctx context.Context) {
 			retry.Reset()
 		}
 		p.report(err)
-		timer := p.clk.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-wake:
-		case <-timer.C():
+		p.rest(ctx, wake, wait)
+		if clock.Sleep(ctx, p.clk, p.cfg.Gather-p.clk.Now().Elapsed(began)) != nil {
+			return
 		}
-		timer.Stop()
+	}
+}
+
+// rest waits until there is something to do, for wait at most.
+func (p *Publisher) rest(ctx context.Context, wake <-chan struct{}, wait time.Duration) {
+	timer := p.clk.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-timer.C():
 	}
 }
 
@@ -214,11 +223,11 @@ func (p *Publisher) carryDue(ctx context.Context) error {
 				return err
 			}
 		}
-		n, err := p.carryFresh(ctx)
+		more, err := p.carryFresh(ctx)
 		if err = errors.Join(err, p.markDue(ctx)); err != nil {
 			return err
 		}
-		if n == 0 && !p.anyGap() {
+		if !more && !p.anyGap() {
 			break
 		}
 	}
@@ -248,27 +257,24 @@ func (p *Publisher) anyGap() bool {
 	return false
 }
 
-// carryFresh publishes one batch from memory, of streams whose order allows it.
-func (p *Publisher) carryFresh(ctx context.Context) (int, error) {
-	rows := p.take()
-	if len(rows) == 0 {
-		return 0, nil
-	}
-	return len(rows), p.carry(ctx, "fresh", rows, p.markLater)
+// carryFresh publishes one batch from memory, of streams whose order allows it, and reports whether it left anything.
+func (p *Publisher) carryFresh(ctx context.Context) (more bool, err error) {
+	rows, more := p.take()
+	return more, p.carry(ctx, "fresh", rows, p.markLater)
 }
 
-// take returns the oldest rows of each stream without removing them.
-func (p *Publisher) take() []store.Stored {
+// take returns the oldest rows of each stream without removing them, and whether there are more.
+func (p *Publisher) take() (rows []store.Stored, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var rows []store.Stored
 	share := max(1, p.cfg.BatchRows/max(1, len(p.queues)))
 	for _, q := range p.queues {
 		if !q.gap {
 			rows = append(rows, q.rows[:min(share, len(q.rows))]...)
+			more = more || len(q.rows) > share
 		}
 	}
-	return rows
+	return rows, more
 }
 
 // carryBacklog publishes what the table holds, page by page. Once it has read everything,

@@ -15,6 +15,9 @@ type PublisherConfig struct {
 	QueueRows int
 	// BatchRows bounds what is published at once; the bus must be able to have as many in flight. Default 256.
 	BatchRows int
+	// Gather is the shortest time from one publication to the next: what comes alone goes out at once, what comes in numbers
+	// goes out together. Default 5 ms.
+	Gather time.Duration
 	// MarkAfter is how long a published row may wait until the table is told; BatchRows of them do not wait. It is much
 	// shorter than RepublishAge, after which others publish what is not marked. Default 100 ms, at most half of RepublishAge.
 	MarkAfter time.Duration
@@ -53,6 +56,7 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 	def(&c.PublishTimeout, 10*time.Second)
 	def(&c.RepublishEvery, 30*time.Second)
 	def(&c.RepublishAge, 5*time.Second)
+	def(&c.Gather, 5*time.Millisecond)
 	def(&c.MarkAfter, min(100*time.Millisecond, c.RepublishAge/2))
 	def(&c.SweepEvery, time.Minute)
 	def(&c.StuckAge, 5*time.Minute)
@@ -64,7 +68,7 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 
 func (c PublisherConfig) validate() error {
 	var errs []error
-	if shortest := min(c.PublishTimeout, c.RepublishEvery, c.RepublishAge, c.SweepEvery, c.StuckAge, c.BackoffFirst); shortest <= 0 {
+	if shortest := min(c.Gather, c.PublishTimeout, c.RepublishEvery, c.RepublishAge, c.SweepEvery, c.StuckAge, c.BackoffFirst); shortest <= 0 {
 		errs = append(errs, fmt.Errorf("publisher has a time of %v, want more than zero", shortest))
 	}
 	if c.MarkAfter < 0 || c.MarkAfter > c.RepublishAge/2 {

@@ -62,6 +62,43 @@ func TestOfferNeverWaits(t *testing.T) {
 	})
 }
 
+// What comes alone goes out at once; what comes in numbers goes out together, each stream in its order, soon after.
+func TestPublicationsAreGathered(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.start()
+		b.after(time.Second)
+		b.poller.pub.offer(line, b.store.put("m000"))
+		b.after(0)
+		require.Equal(b.t, []string{"m000"}, b.carrier.all(), "at once")
+		for i := 1; i <= 20; i++ {
+			b.poller.pub.offer(line, b.store.put(fmt.Sprintf("m%03d", i)))
+			b.after(time.Millisecond)
+		}
+		b.after(5 * time.Millisecond)
+		require.Equal(b.t, ids("m", 0, 20), b.carrier.all())
+		require.LessOrEqual(b.t, len(b.carrier.sizes()), 6, "one for each 5 ms")
+		b.after(time.Second)
+		b.poller.pub.offer(line, b.store.put("late"))
+		b.after(0)
+		require.Equal(b.t, append(ids("m", 0, 20), "late"), b.carrier.all(), "at once")
+	})
+}
+
+// More than goes out at once does not wait for the next time.
+func TestWhatIsLeftOfABatchDoesNotWait(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bench) {
+		b.cfg.Publisher.BatchRows = 10
+		b.start()
+		b.after(time.Second)
+		b.poller.pub.offer(line, b.store.put(ids("m", 1, 35)...))
+		b.after(0)
+		require.Equal(b.t, ids("m", 1, 35), b.carrier.all())
+		require.Equal(b.t, []int{10, 10, 10, 5}, b.carrier.sizes())
+	})
+}
+
 func TestNewOwnerPublishesWhatTheOldOneLeftFirst(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bench) {
