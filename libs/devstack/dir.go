@@ -104,11 +104,11 @@ func inUse(dir string) bool {
 }
 
 // killIn ends the processes whose working directory lies in dir. Servers work in their own directory, so this finds
-// them, and the children that PostgreSQL forked, whatever their process group.
-func killIn(dir string) {
+// them, and the children that PostgreSQL forked, whatever their process group. It returns how many there were.
+func killIn(dir string) (found int) {
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
-		return
+		return 0
 	}
 	for _, link := range links {
 		cwd, err := os.Readlink(link)
@@ -117,6 +117,8 @@ func killIn(dir string) {
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // gone already is as good
+			found++
 		}
 	}
+	return found
 }

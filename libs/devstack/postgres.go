@@ -17,10 +17,18 @@ import (
 // pgUser is the superuser of the cluster, who is let in without a password on 127.0.0.1.
 const pgUser = "postgres"
 
+// PostgresOptions configure one PostgreSQL server. They hold for every start of it.
+type PostgresOptions struct {
+	// Replication lets the server have a standby (AddStandby). Default: none, and nothing is spent on it.
+	Replication bool
+}
+
 // Postgres is one PostgreSQL server. Its address stays the same for as long as the stack lives. Safe for concurrent
 // use; a start and a stop exclude each other.
 type Postgres struct {
+	stack    *Stack
 	programs programs
+	options  PostgresOptions
 	user     *account
 	dir      string
 
@@ -30,7 +38,14 @@ type Postgres struct {
 }
 
 // StartPostgres starts one more PostgreSQL server, 14 or later, with an empty cluster.
-func (s *Stack) StartPostgres(ctx context.Context) (*Postgres, error) {
+func (s *Stack) StartPostgres(ctx context.Context, o PostgresOptions) (*Postgres, error) {
+	return s.startPostgres(ctx, o, s.layOutCluster)
+}
+
+// startPostgres starts a server whose cluster is what layOut makes.
+func (s *Stack) startPostgres(
+	ctx context.Context, o PostgresOptions, layOut func(context.Context, *Postgres) error,
+) (*Postgres, error) {
 	found, err := s.finder.find(ctx, postgresSoftware())
 	if err != nil {
 		return nil, err
@@ -47,8 +62,8 @@ func (s *Stack) StartPostgres(ctx context.Context) (*Postgres, error) {
 		return nil, err
 	}
 	defer step(s.progress, "starting PostgreSQL "+found.version.String())()
-	p := &Postgres{programs: found, user: user, dir: dir}
-	if err := s.layOutCluster(ctx, p); err != nil {
+	p := &Postgres{stack: s, programs: found, options: o, user: user, dir: dir}
+	if err := layOut(ctx, p); err != nil {
 		return nil, err
 	}
 	for range portTries {
@@ -128,7 +143,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 // args tunes the server for many short-lived databases on a small machine. Nothing here weakens durability.
 func (p *Postgres) args() []string {
 	args := []string{"-D", p.data()}
-	for _, setting := range []string{
+	settings := []string{
 		"port=" + strconv.Itoa(p.port),
 		"listen_addresses=127.0.0.1",
 		"unix_socket_directories=",                     // paths of sockets are limited to 107 bytes, those of temporary directories are not
@@ -136,11 +151,17 @@ func (p *Postgres) args() []string {
 		"max_connections=300",
 		"shared_buffers=64MB",
 		"max_wal_size=1GB", "checkpoint_timeout=15min", // fewer checkpoints: tests come and go before one is due
-		"wal_level=replica", "max_wal_senders=0",
+		"wal_level=replica",
 		"jit=off",
 		"log_timezone=GMT", "timezone=GMT",
 		"log_min_messages=warning", "log_line_prefix=%m [%p] %d ",
-	} {
+	}
+	if p.options.Replication {
+		settings = append(settings, replicationSettings()...)
+	} else {
+		settings = append(settings, "max_wal_senders=0")
+	}
+	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
 	return args

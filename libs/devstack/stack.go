@@ -16,6 +16,9 @@ type Options struct {
 	// its like. Default: none.
 	Postgres, Redis, NATS bool
 
+	// PostgresOptions configure the server that Postgres asks for.
+	PostgresOptions PostgresOptions
+
 	// RedisOptions configure the server that Redis asks for.
 	RedisOptions RedisOptions
 
@@ -78,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	var group sync.WaitGroup
 	var errPostgres, errRedis, errNATS error
 	if o.Postgres {
-		group.Go(func() { s.Postgres, errPostgres = s.StartPostgres(ctx) })
+		group.Go(func() { s.Postgres, errPostgres = s.StartPostgres(ctx, o.PostgresOptions) })
 	}
 	if o.Redis {
 		group.Go(func() { s.Redis, errRedis = s.StartRedis(ctx, o.RedisOptions) })

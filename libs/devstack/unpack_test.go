@@ -34,7 +34,7 @@ func TestUnpackChild(t *testing.T) { //nolint:paralleltest // as a child it is t
 	s := &Stack{finder: f, progress: io.Discard, base: scratch, dir: dir, lock: lock}
 	redis, err := s.StartRedis(t.Context(), RedisOptions{})
 	require.NoError(t, err)
-	postgres, err := s.StartPostgres(t.Context())
+	postgres, err := s.StartPostgres(t.Context(), PostgresOptions{})
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(redis.programs.dir, f.cache), redis.programs.dir)
 	require.True(t, strings.HasPrefix(postgres.programs.dir, f.cache), postgres.programs.dir)

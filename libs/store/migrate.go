@@ -52,6 +52,7 @@ func OpenMigrator(url string) (*Migrator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("migrator config: %w", err) // pgconn leaves the password out
 	}
+	cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	cfg.RuntimeParams["application_name"] = "cabine-migrate"
 	// A migration that must lock a busy table gives up rather than queue everybody behind it.
 	cfg.RuntimeParams["lock_timeout"] = "10s"

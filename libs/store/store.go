@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cabine-pix/cabine/libs/store/db"
@@ -21,7 +22,9 @@ type DB struct {
 // Open connects and checks that the schema is at least as new as this program and that
 // the server keeps what it commits. It fails with ErrUnavailable while the database
 // cannot be reached, with ErrSchema while it was not migrated, and with ErrNotDurable as
-// every later connection does whose settings do not hold.
+// every later connection does whose settings do not hold. A server that is read-only counts
+// as one that cannot be reached: a standby may not know yet what was committed. Where the
+// URL names several servers the next one is tried.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -35,6 +38,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	pc.MaxConnLifetime = cfg.ConnMaxLifetime
 	pc.MaxConnLifetimeJitter = cfg.ConnMaxLifetime / 10
 	pc.ConnConfig.ConnectTimeout = cfg.AcquireTimeout
+	pc.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	pc.AfterConnect = prepare
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = cfg.Application

@@ -165,17 +165,8 @@ func TestPostgresDiesInTheMiddleOfClosingAndOfWriting(t *testing.T) {
 	}
 	w.closes(5)
 	enough()
-	w.written()
-	last := w.now()
-	w.eventually("the last cycle to be closed", func() bool {
-		unclosed, _, _, err := w.cycles.Unclosed(t.Context())
-		return err == nil && !slices.ContainsFunc(unclosed, func(c store.Cycle) bool { return c.OpensAt.Before(last) })
-	})
+	w.netsAll()
 	w.sound()
-	settled, err := w.payments.Books(t.Context())
-	require.NoError(t, err)
-	require.Len(t, settled, 1)
-	require.Equal(t, settled[0].Count, w.netted(), "each obligation in one closed cycle")
 	for _, p := range replicas {
 		p.signal(syscall.SIGTERM)
 	}

@@ -210,7 +210,13 @@ func PostgresServer(t testing.TB) *devstack.Postgres {
 // OwnPostgres starts a PostgreSQL server for this test alone and ends it with the test.
 func OwnPostgres(t testing.TB) *devstack.Postgres {
 	t.Helper()
-	server, err := stackOf(t).StartPostgres(limited(t))
+	return OwnPostgresWith(t, devstack.PostgresOptions{})
+}
+
+// OwnPostgresWith is OwnPostgres with options. A standby added to it lives until the end of the test binary.
+func OwnPostgresWith(t testing.TB, o devstack.PostgresOptions) *devstack.Postgres {
+	t.Helper()
+	server, err := stackOf(t).StartPostgres(limited(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
