@@ -108,9 +108,8 @@ func demo(t *testing.T, flags ...string) (int, report) {
 
 // Goal: the demonstration shows what it promises, and its report has every promised field.
 //
-// Method: run it as make does and read the report.
-func TestDemoKeepsTheLaws(t *testing.T) {
-	t.Parallel()
+// Method: run it as make does and read the report. Alone: it keeps the machine busy, and its takeovers have limits.
+func TestDemoKeepsTheLaws(t *testing.T) { //nolint:paralleltest // see above
 	code, r := demo(t)
 	require.Zero(t, code)
 	require.Equal(t, 3, r.Replicas)
@@ -194,11 +193,17 @@ func requireSettled(t *testing.T, r report) {
 	}
 }
 
-// Goal: each law of settlement and reconciliation can fail the demonstration.
+// Goal: the demonstration can fail, by each of its laws.
 //
-// Method: its hidden flag takes the bus away for a moment, creates a consumer, adds a payment to a line of a closed cycle, and
-// has the bank's account lose, change and invent entries.
-func TestDemoThatIsBrokenFails(t *testing.T) {
+// Method: its hidden flags break them. Beside nothing else of this package, as above.
+func TestDemoFails(t *testing.T) { //nolint:paralleltest // see above
+	t.Run("settlement", demoThatIsBroken)
+	t.Run("cap", demoWithoutTheCap)
+}
+
+// One flag takes the bus away for a moment, creates a consumer, adds a payment to a line of a closed cycle, and has the
+// bank's account lose, change and invent entries.
+func demoThatIsBroken(t *testing.T) {
 	t.Parallel()
 	code, r := demo(t, "-break", "jetstream,consumers,netting,entries", "-duration", "15s")
 	require.Equal(t, 1, code)
@@ -210,10 +215,8 @@ func TestDemoThatIsBrokenFails(t *testing.T) {
 	require.Positive(t, *r.Reconciliation.Differing)
 }
 
-// Goal: the demonstration can fail.
-//
-// Method: its hidden flag takes the cap's check out of Redis, which grants a leadership to several replicas, too.
-func TestDemoWithoutTheCapFails(t *testing.T) {
+// The other takes the cap's check out of Redis, which grants a leadership to several replicas, too.
+func demoWithoutTheCap(t *testing.T) {
 	t.Parallel()
 	code, r := demo(t, "-without-cap")
 	require.Equal(t, 1, code)

@@ -71,8 +71,9 @@ func TestRedisLosesItsState(t *testing.T) {
 			w.consume()
 			w.traffic(20)
 			a, b, c := w.three()
-			kept := map[*replica][]int{a: a.held(), b: b.held()}
 			loss.prepare(t, w)
+			w.settled(2, a, b, c) // a replica of Redis is made by one that stands still meanwhile
+			kept := map[*replica][]int{a: a.held(), b: b.held()}
 			c.signal(loss.away)
 			if loss.away == syscall.SIGTERM {
 				<-c.done
