@@ -16,8 +16,7 @@
 //
 //   - Durable before ack. Receive stores a batch and moves the cursor of its slot in
 //     one statement and one commit. Only after it returned may the next read go out,
-//     which is what tells the bank to forget. Slots that wait at the same time share a
-//     commit, and nothing else.
+//     which is what tells the bank to forget.
 //   - Once. (message_id, source) is unique: what the bank delivers again, on whatever
 //     slot, is not stored again and not returned again. Other content under an
 //     identifier that is taken is not the same message: it is a dead letter.

@@ -40,6 +40,7 @@ const (
 	classResources    = "53"
 	classIntervention = "57" // cancelled by statement_timeout, shutdown, crash, starting up
 
+	codeUnique        = "23505"
 	codeReadOnly      = "25006" // a primary that became a replica under us
 	codeStoodStill    = "25P03" // idle_in_transaction_session_timeout: this process, and not the statement, was late
 	codeSerialization = "40001"
@@ -96,4 +97,10 @@ func unreachable(err error) bool {
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed) ||
 		errors.Is(err, puddle.ErrClosedPool) || pgconn.SafeToRetry(err)
+}
+
+// storedBefore reports that a message of the batch is in the inbox already.
+func storedBefore(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == codeUnique && pgErr.ConstraintName == "inbox_once"
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/cabine-pix/cabine/libs/pix"
 	"github.com/cabine-pix/cabine/libs/store/db"
@@ -69,13 +68,10 @@ const conflict = "same identifier, other content"
 type Inbox struct {
 	db *DB
 	q  *db.Queries
-
-	mu     sync.Mutex
-	joints map[string]*joint // by source
 }
 
 // NewInbox returns the inbox in d.
-func NewInbox(d *DB) *Inbox { return &Inbox{db: d, q: db.New(), joints: make(map[string]*joint)} }
+func NewInbox(d *DB) *Inbox { return &Inbox{db: d, q: db.New()} }
 
 // Source names where messages come from: "icom:<channel>:<ispb>".
 func Source(channel pix.Channel, ispb pix.ISPB) string {
@@ -141,60 +137,46 @@ func movedOrStale(n int64, err error) error {
 // happen or neither. What was stored before is not stored again; other content under an
 // identifier that is taken goes to the dead letters. ErrStaleTerm: the slot has a newer
 // owner, nothing was stored. After ErrUnavailable the same batch may be given again.
-//
-// Batches of several slots that wait at the same time share one commit; see joint.
 func (b *Inbox) Receive(ctx context.Context, batch Batch) (Receipt, error) {
 	if err := batch.validate(); err != nil {
 		return Receipt{}, fmt.Errorf("receive: %w", err)
 	}
-	j := b.joint(batch.Session)
-	if len(batch.Poison) > 0 || j.isApart(batch.Session.Slot) {
-		receipt, err := b.receiveUnusual(ctx, batch)
+	usual := batch.usual()
+	if len(batch.Poison) == 0 {
+		var number int64
+		err := b.db.call(ctx, "receive", func(ctx context.Context, conn db.DBTX) (err error) {
+			number, err = b.q.Receive(ctx, conn, usual)
+			return movedOrStale(number, err)
+		})
 		if err == nil {
-			j.rejoin(batch.Session.Slot)
+			return Receipt{Fresh: batch.stored(number, ids(number, usual.Positions))}, nil
 		}
-		return receipt, err
+		if !storedBefore(err) {
+			return Receipt{}, err
+		}
 	}
-	return j.receive(ctx, batch)
+	return b.receiveUnusual(ctx, batch, usual)
 }
 
-func (b *Inbox) joint(s Session) *joint {
-	source := Source(s.Channel, s.ISPB)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	j := b.joints[source]
-	if j == nil {
-		j = &joint{inbox: b, apart: make(map[int]struct{})}
-		b.joints[source] = j
-	}
-	return j
-}
-
-// receiveUnusual is Receive for one batch alone, with poison or with messages that are here already.
-func (b *Inbox) receiveUnusual(ctx context.Context, batch Batch) (Receipt, error) {
-	params := batch.unusual()
+// receiveUnusual is Receive for a batch with poison, or with messages that are here already.
+func (b *Inbox) receiveUnusual(ctx context.Context, batch Batch, usual db.ReceiveParams) (Receipt, error) {
 	var row db.ReceiveUnusualRow
 	var conflicts []string
 	err := b.db.callTx(ctx, "receive", func(ctx context.Context, tx db.DBTX) (err error) {
-		row, err = b.q.ReceiveUnusual(ctx, tx, params)
+		row, err = b.q.ReceiveUnusual(ctx, tx, batch.unusual(usual))
 		if err = movedOrStale(row.Batch, err); err != nil || len(row.Ids) == len(batch.Arrivals) {
 			return err
 		}
 		conflicts, err = b.q.BuryConflicts(ctx, tx, db.BuryConflictsParams{
-			Source: params.Source, Reason: conflict,
-			MessageIds: params.MessageIds, MsgTypes: params.MsgTypes, Payloads: params.Payloads,
+			Source: usual.Source, Reason: conflict,
+			MessageIds: usual.MessageIds, MsgTypes: usual.MsgTypes, Payloads: usual.Payloads,
 		})
 		return err
 	})
 	if err != nil {
 		return Receipt{}, err
 	}
-	slices.Sort(row.Ids)
-	fresh := make([]Stored, len(row.Ids))
-	for i, id := range row.Ids {
-		fresh[i] = batch.stored(row.Batch, int(id-row.Batch))
-	}
-	return Receipt{Fresh: fresh, Conflicts: conflicts}, nil
+	return Receipt{Fresh: batch.stored(row.Batch, row.Ids), Conflicts: conflicts}, nil
 }
 
 func (t Batch) validate() error {
@@ -214,39 +196,62 @@ func (t Batch) validate() error {
 	return nil
 }
 
-// unusual returns the parameters of ReceiveUnusual: the messages in the order of their keys, and so the poison.
-func (t Batch) unusual() db.ReceiveUnusualParams {
+// usual returns the parameters of the usual batch, its messages in the order of their keys.
+func (t Batch) usual() db.ReceiveParams {
 	n := len(t.Arrivals)
-	u := db.ReceiveUnusualParams{
+	p := db.ReceiveParams{
 		Channel: string(t.Session.Channel), Ispb: string(t.Session.ISPB), Slot: int16(t.Session.Slot),
 		Term: t.Session.Term, Cursor: t.NextCursor, Source: Source(t.Session.Channel, t.Session.ISPB),
 		Positions: make([]int64, n), MessageIds: make([]string, n), MsgTypes: make([]string, n), Payloads: make([][]byte, n),
 	}
-	for i := range u.Positions {
-		u.Positions[i] = int64(i)
+	for i := range p.Positions {
+		p.Positions[i] = int64(i)
 	}
-	slices.SortFunc(u.Positions, func(x, y int64) int {
+	slices.SortFunc(p.Positions, func(x, y int64) int {
 		return cmp.Or(strings.Compare(t.Arrivals[x].MessageID, t.Arrivals[y].MessageID), cmp.Compare(x, y))
 	})
-	for i, position := range u.Positions {
+	for i, position := range p.Positions {
 		a := &t.Arrivals[position]
-		u.MessageIds[i], u.MsgTypes[i], u.Payloads[i] = a.MessageID, a.MsgType, a.Payload
+		p.MessageIds[i], p.MsgTypes[i], p.Payloads[i] = a.MessageID, a.MsgType, a.Payload
 	}
+	return p
+}
+
+// unusual adds the poison, in the order of its keys.
+func (t Batch) unusual(p db.ReceiveParams) db.ReceiveUnusualParams {
 	poison := slices.Clone(t.Poison)
 	slices.SortStableFunc(poison, func(x, y Poison) int { return strings.Compare(x.MessageID, y.MessageID) })
+	n := len(poison)
+	u := db.ReceiveUnusualParams{
+		Channel: p.Channel, Ispb: p.Ispb, Slot: p.Slot, Term: p.Term, Cursor: p.Cursor, Source: p.Source,
+		Positions: p.Positions, MessageIds: p.MessageIds, MsgTypes: p.MsgTypes, Payloads: p.Payloads,
+		PoisonIds: make([]string, n), PoisonReasons: make([]string, n), PoisonPayloads: make([][]byte, n),
+	}
 	for i := range poison {
-		u.PoisonIds = append(u.PoisonIds, poison[i].MessageID)
-		u.PoisonReasons = append(u.PoisonReasons, poison[i].Reason)
-		u.PoisonPayloads = append(u.PoisonPayloads, poison[i].Payload)
+		u.PoisonIds[i], u.PoisonReasons[i], u.PoisonPayloads[i] = poison[i].MessageID, poison[i].Reason, poison[i].Payload
 	}
 	return u
 }
 
-// stored returns the message at a position of the batch that was stored under the given number.
-func (t Batch) stored(number int64, position int) Stored {
-	a := &t.Arrivals[position]
-	return Stored{
-		ID: number + int64(position), MessageID: a.MessageID, MsgType: a.MsgType, Payload: a.Payload,
-		Channel: t.Session.Channel, ISPB: t.Session.ISPB,
+// ids returns what the statements give to the messages at the given positions of a batch.
+func ids(number int64, positions []int64) []int64 {
+	all := make([]int64, len(positions))
+	for i, position := range positions {
+		all[i] = number + position
 	}
+	return all
+}
+
+// stored returns the messages that were inserted, in the order of arrival.
+func (t Batch) stored(number int64, ids []int64) []Stored {
+	slices.Sort(ids)
+	all := make([]Stored, len(ids))
+	for i, id := range ids {
+		a := &t.Arrivals[id-number]
+		all[i] = Stored{
+			ID: id, MessageID: a.MessageID, MsgType: a.MsgType, Payload: a.Payload,
+			Channel: t.Session.Channel, ISPB: t.Session.ISPB,
+		}
+	}
+	return all
 }

@@ -125,44 +125,35 @@ func (q *Queries) OpenSession(ctx context.Context, db DBTX, arg OpenSessionParam
 	return i, err
 }
 
-const receive = `-- name: Receive :many
+const receive = `-- name: Receive :one
 WITH moved AS (
-    UPDATE icom_sessions AS s
-    SET cursor = read.cursor, updated_at = now()
-    FROM (
-        SELECT unnest($3::smallint[]) AS slot,
-               unnest($4::bigint[]) AS term,
-               unnest($5::text[]) AS cursor
-    ) AS read
-    WHERE s.channel = $1 AND s.ispb = $2 AND s.slot = read.slot AND s.term = read.term AND s.is_open
-    RETURNING s.slot, nextval('inbox_batch') AS batch
+    UPDATE icom_sessions
+    SET cursor = $1, updated_at = now()
+    WHERE channel = $2 AND ispb = $3 AND slot = $4 AND term = $5 AND is_open
+    RETURNING nextval('inbox_batch') AS batch
 ), arrived AS (
-    SELECT unnest($6::smallint[]) AS slot,
-           unnest($7::bigint[]) AS position,
-           unnest($8::text[]) AS message_id,
-           unnest($9::text[]) AS msg_type,
-           unnest($10::bytea[]) AS payload
+    SELECT unnest($6::bigint[]) AS position,
+           unnest($7::text[]) AS message_id,
+           unnest($8::text[]) AS msg_type,
+           unnest($9::bytea[]) AS payload
 ), fresh AS (
     INSERT INTO inbox (id, source, message_id, msg_type, payload)
-    SELECT moved.batch + arrived.position, $11, arrived.message_id, arrived.msg_type, arrived.payload
-    FROM arrived
-    JOIN moved ON moved.slot = arrived.slot
-    ORDER BY arrived.message_id COLLATE "C"
+    SELECT moved.batch + arrived.position, $10, arrived.message_id, arrived.msg_type, arrived.payload
+    FROM moved, arrived
     RETURNING id, message_id
 ), opened AS (
     INSERT INTO inbox_open (id, source, message_id)
-    SELECT fresh.id, $11, fresh.message_id FROM fresh
+    SELECT fresh.id, $10, fresh.message_id FROM fresh
 )
-SELECT slot, batch FROM moved
+SELECT coalesce((SELECT batch FROM moved), 0)::bigint AS batch
 `
 
 type ReceiveParams struct {
+	Cursor     string
 	Channel    string
 	Ispb       string
-	Slots      []int16
-	Terms      []int64
-	Cursors    []string
-	SlotOf     []int16
+	Slot       int16
+	Term       int64
 	Positions  []int64
 	MessageIds []string
 	MsgTypes   []string
@@ -170,47 +161,26 @@ type ReceiveParams struct {
 	Source     string
 }
 
-type ReceiveRow struct {
-	Slot  int16
-	Batch int64
-}
-
-// The usual batches, of one slot or of several that wait at the same time: all new, nothing poisoned. Everything hangs on
-// the cursor having moved: a slot that "moved" does not name has a newer owner, and nothing of it is stored. No slot comes
-// twice. A message that is here already ends the statement with a violation of inbox_once; ReceiveUnusual takes over.
-// Messages come in the order of their keys, and slots in that of their numbers, so that two statements with the same ones
-// wait for each other and never both.
+// The usual batch: all new, nothing poisoned. Everything hangs on the cursor having moved: no row from "moved", nothing
+// stored. A message that is here already ends the statement with a violation of inbox_once; ReceiveUnusual takes over.
+// Messages come in the order of their keys, so that two slots with the same ones wait for each other and never both.
 // Index: icom_sessions_pkey, inbox_once, inbox_open_pkey.
-func (q *Queries) Receive(ctx context.Context, db DBTX, arg ReceiveParams) ([]ReceiveRow, error) {
-	rows, err := db.Query(ctx, receive,
+func (q *Queries) Receive(ctx context.Context, db DBTX, arg ReceiveParams) (int64, error) {
+	row := db.QueryRow(ctx, receive,
+		arg.Cursor,
 		arg.Channel,
 		arg.Ispb,
-		arg.Slots,
-		arg.Terms,
-		arg.Cursors,
-		arg.SlotOf,
+		arg.Slot,
+		arg.Term,
 		arg.Positions,
 		arg.MessageIds,
 		arg.MsgTypes,
 		arg.Payloads,
 		arg.Source,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReceiveRow
-	for rows.Next() {
-		var i ReceiveRow
-		if err := rows.Scan(&i.Slot, &i.Batch); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	var batch int64
+	err := row.Scan(&batch)
+	return batch, err
 }
 
 const receiveUnusual = `-- name: ReceiveUnusual :one

@@ -18,41 +18,31 @@ UPDATE icom_sessions
 SET cursor = '', updated_at = now()
 WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND is_open;
 
--- name: Receive :many
--- The usual batches, of one slot or of several that wait at the same time: all new, nothing poisoned. Everything hangs on
--- the cursor having moved: a slot that "moved" does not name has a newer owner, and nothing of it is stored. No slot comes
--- twice. A message that is here already ends the statement with a violation of inbox_once; ReceiveUnusual takes over.
--- Messages come in the order of their keys, and slots in that of their numbers, so that two statements with the same ones
--- wait for each other and never both.
+-- name: Receive :one
+-- The usual batch: all new, nothing poisoned. Everything hangs on the cursor having moved: no row from "moved", nothing
+-- stored. A message that is here already ends the statement with a violation of inbox_once; ReceiveUnusual takes over.
+-- Messages come in the order of their keys, so that two slots with the same ones wait for each other and never both.
 -- Index: icom_sessions_pkey, inbox_once, inbox_open_pkey.
 WITH moved AS (
-    UPDATE icom_sessions AS s
-    SET cursor = read.cursor, updated_at = now()
-    FROM (
-        SELECT unnest(@slots::smallint[]) AS slot,
-               unnest(@terms::bigint[]) AS term,
-               unnest(@cursors::text[]) AS cursor
-    ) AS read
-    WHERE s.channel = @channel AND s.ispb = @ispb AND s.slot = read.slot AND s.term = read.term AND s.is_open
-    RETURNING s.slot, nextval('inbox_batch') AS batch
+    UPDATE icom_sessions
+    SET cursor = @cursor, updated_at = now()
+    WHERE channel = @channel AND ispb = @ispb AND slot = @slot AND term = @term AND is_open
+    RETURNING nextval('inbox_batch') AS batch
 ), arrived AS (
-    SELECT unnest(@slot_of::smallint[]) AS slot,
-           unnest(@positions::bigint[]) AS position,
+    SELECT unnest(@positions::bigint[]) AS position,
            unnest(@message_ids::text[]) AS message_id,
            unnest(@msg_types::text[]) AS msg_type,
            unnest(@payloads::bytea[]) AS payload
 ), fresh AS (
     INSERT INTO inbox (id, source, message_id, msg_type, payload)
     SELECT moved.batch + arrived.position, @source, arrived.message_id, arrived.msg_type, arrived.payload
-    FROM arrived
-    JOIN moved ON moved.slot = arrived.slot
-    ORDER BY arrived.message_id COLLATE "C"
+    FROM moved, arrived
     RETURNING id, message_id
 ), opened AS (
     INSERT INTO inbox_open (id, source, message_id)
     SELECT fresh.id, @source, fresh.message_id FROM fresh
 )
-SELECT slot, batch FROM moved;
+SELECT coalesce((SELECT batch FROM moved), 0)::bigint AS batch;
 
 -- name: ReceiveUnusual :one
 -- Receive for a batch of which something was stored before or goes to the dead letters. It answers which are new.
