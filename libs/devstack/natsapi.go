@@ -41,7 +41,8 @@ func (n *NATS) ConsumerCreations() (*Requests, error) {
 	return r, nil
 }
 
-// Subjects returns those of the requests that came so far, first to last.
+// Subjects returns those of the requests that came so far, first to last. The server may answer who asks a moment before it
+// tells who listens.
 func (r *Requests) Subjects() []string {
 	_ = r.conn.Flush() // what was asked before is heard, unless the server is gone
 	r.mu.Lock()

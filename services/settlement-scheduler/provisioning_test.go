@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cabine-pix/cabine/libs/bus"
+	"github.com/cabine-pix/cabine/libs/devstack"
 )
 
 // heard creates a consumer by hand, as no service may, and requires that it is counted: a count of none was not deaf.
@@ -16,7 +17,16 @@ func (w *world) heard() {
 	byHand := bus.Consumer{Stream: bus.StreamSettlement, Name: "by-hand", AckWait: time.Second, MaxAckPending: 1}
 	_, err := w.bus.Provision(w.t.Context(), bus.Declared(1).With(byHand), false)
 	require.NoError(w.t, err)
-	require.Len(w.t, w.creations.Subjects(), before+1)
+	w.created(w.creations, before+1)
+}
+
+// created waits until so many requests to create were heard, and requires that there are no more: the server may answer who
+// asks before it has told who listens.
+func (w *world) created(by *devstack.Requests, n int) []string {
+	w.t.Helper()
+	w.eventually("the creations to be heard", func() bool { return len(by.Subjects()) >= n })
+	require.Len(w.t, by.Subjects(), n)
+	return by.Subjects()
 }
 
 // A service that starts before the deploy step did its part ends, and creates nothing of what it misses; after it, it binds.
@@ -31,8 +41,7 @@ func TestAServiceBindsToWhatTheDeployStepMade(t *testing.T) {
 	require.Empty(t, creations.Subjects())
 
 	w.provision()
-	made := creations.Subjects()
-	require.Len(t, made, len(bus.Declared(1).Consumers), "the deploy step creates each once")
+	made := w.created(creations, len(bus.Declared(1).Consumers)) // the deploy step creates each once
 	w.start("late", nil)
 	w.settle(20, w.now())
 	w.written()
