@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/cabine-pix/cabine/libs/clock"
@@ -144,6 +145,9 @@ func (c *connection) exchange(q request, notAfter clock.Deadline, timeout time.D
 		if c.guard.FirstByte().IsZero() && !errors.Is(err, guard.ErrPastDeadline) {
 			return a, fmt.Errorf("%w: %w", errUnusable, err)
 		}
+		if a, refused := c.refusal(q.parsed, err); refused {
+			return a, nil
+		}
 		return a, fmt.Errorf("write: %w", err)
 	}
 	a, err = c.read(q.parsed)
@@ -154,6 +158,20 @@ func (c *connection) exchange(q request, notAfter clock.Deadline, timeout time.D
 		a.keep = false
 	}
 	return a, nil
+}
+
+// refusal reads the answer of a bank that refused a request before it had read it all, and then broke off: writing fails
+// before the answer is seen. Only a 4xx counts, which says that nothing was stored and proves that the bank is done with it.
+func (c *connection) refusal(req *http.Request, written error) (answer, bool) {
+	if !errors.Is(written, syscall.EPIPE) && !errors.Is(written, syscall.ECONNRESET) {
+		return answer{}, false
+	}
+	a, err := c.read(req)
+	if err != nil || a.status/100 != 4 {
+		return answer{}, false
+	}
+	a.keep = false
+	return a, true
 }
 
 // maxAnswerBytes bounds everything that the bank can make us read for one request:

@@ -2,8 +2,10 @@ package bacen_test
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,6 +32,26 @@ func authority(t *testing.T) *icomtest.PKI {
 // about them, and then closes the connection or keeps it.
 func raw(t *testing.T, pki *icomtest.PKI, answer string, keep bool) *bacen.Transport {
 	t.Helper()
+	return serve(t, pki, func(conn net.Conn) {
+		in := bufio.NewReader(conn)
+		for {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				return
+			}
+			if _, err := conn.Write([]byte(answer)); err != nil || !keep {
+				return
+			}
+		}
+	})
+}
+
+// serve is a server that does as it is told with one connection after the other, and the transport to it.
+func serve(t *testing.T, pki *icomtest.PKI, with func(net.Conn)) *bacen.Transport {
+	t.Helper()
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", pki.ServerConfig())
 	require.NoError(t, err)
 	done := make(chan struct{})
@@ -40,19 +62,7 @@ func raw(t *testing.T, pki *icomtest.PKI, answer string, keep bool) *bacen.Trans
 			if err != nil {
 				return
 			}
-			in := bufio.NewReader(conn)
-			for {
-				req, err := http.ReadRequest(in)
-				if err != nil {
-					break
-				}
-				if _, err := io.Copy(io.Discard, req.Body); err != nil {
-					break
-				}
-				if _, err := conn.Write([]byte(answer)); err != nil || !keep {
-					break
-				}
-			}
+			with(conn)
 			_ = conn.Close()
 		}
 	}()
@@ -98,6 +108,40 @@ func TestAnswersThatProveNothing(t *testing.T) {
 			require.NotEmpty(t, e.Reason)
 		})
 	}
+}
+
+// A bank may refuse a request by its head, and break off while its body is still being written. A refusal is a refusal; what
+// says anything else proves nothing.
+func TestAnswersBeforeTheWholeRequest(t *testing.T) {
+	t.Parallel()
+	pki := authority(t)
+	for status, want := range map[string]transport.Kind{
+		"413 Content Too Large":   transport.Rejected,
+		"429 Too Many Requests":   transport.Throttled,
+		"503 Service Unavailable": transport.OutcomeUnknown,
+		"201 Created":             transport.OutcomeUnknown,
+	} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			tr := impatient(t, pki, "HTTP/1.1 "+status+"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+			message := bytes.Repeat([]byte("x"), transport.MaxBodyBytes/2) // more than the kernel takes of what nobody reads
+			_, err := tr.Send(t.Context(), transport.SendRequest{
+				Permit: permit(1, 5*time.Second), Messages: [][]byte{message}, Timeout: 10 * time.Second,
+			})
+			require.ErrorIs(t, err, want)
+			require.Equal(t, want != transport.OutcomeUnknown, asError(t, err).Exchange.Complete)
+		})
+	}
+}
+
+// impatient is a server that reads the head of each request, answers, and leaves.
+func impatient(t *testing.T, pki *icomtest.PKI, answer string) *bacen.Transport {
+	t.Helper()
+	return serve(t, pki, func(conn net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			_, _ = conn.Write([]byte(answer)) // who is gone misses it
+		}
+	})
 }
 
 func TestAnswersThatBreakTheProtocol(t *testing.T) {
