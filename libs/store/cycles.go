@@ -161,17 +161,23 @@ func (c *Cycles) compare(ctx context.Context, tx db.DBTX, id int64) error {
 	differ := &DifferError{CycleID: id}
 	for _, r := range rows {
 		differ.Lines = append(differ.Lines, Difference{
-			Written: Line{
-				Party: pix.ISPB(r.Party), Debits: pix.Amount(r.WrittenDebits), Credits: pix.Amount(r.WrittenCredits),
+			Written: lineOf(db.NettingsRow{
+				Party: r.Party, Debits: r.WrittenDebits, Credits: r.WrittenCredits,
 				DebitCount: r.WrittenDebitCount, CreditCount: r.WrittenCreditCount,
-			},
-			Again: Line{
-				Party: pix.ISPB(r.Party), Debits: pix.Amount(r.Debits), Credits: pix.Amount(r.Credits),
-				DebitCount: r.DebitCount, CreditCount: r.CreditCount,
-			},
+			}),
+			Again: lineOf(db.NettingsRow{
+				Party: r.Party, Debits: r.Debits, Credits: r.Credits, DebitCount: r.DebitCount, CreditCount: r.CreditCount,
+			}),
 		})
 	}
 	return differ
+}
+
+func lineOf(r db.NettingsRow) Line {
+	return Line{
+		Party: pix.ISPB(r.Party), Debits: pix.Amount(r.Debits), Credits: pix.Amount(r.Credits),
+		DebitCount: r.DebitCount, CreditCount: r.CreditCount,
+	}
 }
 
 // Lines returns what a cycle was netted to, by party.
@@ -180,10 +186,7 @@ func (c *Cycles) Lines(ctx context.Context, id int64) ([]Line, error) {
 	err := c.db.call(ctx, "lines", func(ctx context.Context, conn db.DBTX) error {
 		rows, err := c.q.Nettings(ctx, conn, id)
 		for _, r := range rows {
-			lines = append(lines, Line{
-				Party: pix.ISPB(r.Party), Debits: pix.Amount(r.Debits), Credits: pix.Amount(r.Credits),
-				DebitCount: r.DebitCount, CreditCount: r.CreditCount,
-			})
+			lines = append(lines, lineOf(r))
 		}
 		return err
 	})

@@ -156,14 +156,11 @@ type copying struct {
 	row     []any
 }
 
-var entryColumns = []string{
-	"file_id", "line", "payment_id", "original_id", "kind", "direction", "amount", "counterparty", "settled_at",
-}
-
 // some writes the next entries by one statement.
 func (c *copying) some(ctx context.Context, tx pgx.Tx) error {
 	c.left = rowsPerCopy
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"statement_entries"}, entryColumns, c)
+	columns := []string{"file_id", "line", "payment_id", "original_id", "kind", "direction", "amount", "counterparty", "settled_at"}
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"statement_entries"}, columns, c)
 	if c.failed != nil {
 		return c.failed
 	}

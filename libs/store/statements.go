@@ -197,10 +197,7 @@ func (f *Files) OpenLines(ctx context.Context, cycleID int64) ([]Line, error) {
 	err := f.db.call(ctx, "open lines", func(ctx context.Context, conn db.DBTX) error {
 		rows, err := f.q.OpenLines(ctx, conn, cycleID)
 		for _, r := range rows {
-			lines = append(lines, Line{
-				Party: pix.ISPB(r.Party), Debits: pix.Amount(r.Debits), Credits: pix.Amount(r.Credits),
-				DebitCount: r.DebitCount, CreditCount: r.CreditCount,
-			})
+			lines = append(lines, lineOf(db.NettingsRow(r)))
 		}
 		return err
 	})
